@@ -205,7 +205,10 @@ def shardings_where_operands_disagree(mesh: Mesh) -> Any:
     def loop(v: Any) -> Any:
         return lax.scan(lambda c, r: (jnp.tanh(c @ r.T @ r), c.sum()), jnp.ones((8, 8)), v)[0].sum()
 
-    cube = np.stack([A, B] * 4) / 4
+    def perceptron(a: Any, b: Any, v: Any) -> Any:
+        return (jnp.tanh(jnp.tanh(v @ a) @ b) @ a).sum()
+
+    cube, wide = np.stack([A, B] * 4) / 4, (np.hstack([A, B]), np.vstack([A, B]))
     x, rows, columns = put(mesh, A, "x", "y"), put(mesh, B, "y"), put(mesh, B[:, :4], None, "y")
     both = put(mesh, A[0], ("x", "y"))
     cases: list[tuple[Any, ...]] = [
@@ -214,6 +217,7 @@ def shardings_where_operands_disagree(mesh: Mesh) -> Any:
         (jax.grad(lambda a, b: jnp.sum(jnp.tanh(a @ b)), argnums=(0, 1)), x, columns),
         (lambda a, t: jnp.einsum("ij,kij->kij", a, t), x, put(mesh, cube, "y")),
         (jax.grad(loop), put(mesh, cube, "x", None, "y")),
+        (jax.grad(perceptron, argnums=(0, 1)), *(put(mesh, w, "y") for w in wide), put(mesh, cube, "x")),
         (lambda v: (lax.associative_scan(jnp.add, v), v[:2], jnp.convolve(v, jnp.ones(3))), both),
         (lambda a, i: lax.dynamic_slice(a, (i, 0), (4, 8)), x, put(mesh, np.int32(1))),
     ]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction
 from xjit.hlo.annotations.device_sharding import MANUAL, REPLICATED, DeviceSharding
-from xjit.hlo.annotations.sharding_algebra import is_more_specific, merge, move, refines, reshape
+from xjit.hlo.annotations.sharding_algebra import move, reshape
 from xjit.hlo.attributes.opcodes import Trait
+from xjit.passes.sharding.acceptance import Acceptance
 from xjit.passes.sharding.axis_factors import AxisFactors
 from xjit.passes.sharding.dimension_factors import factors_of
 from xjit.passes.sharding.factor_rows import Dims, Factors
-from xjit.passes.sharding.mesh_axes import MeshAxes
 from xjit.passes.sharding.sharding_annotations import BARRIERS, BOUNDARIES, target_of
 from xjit.passes.sharding.sharding_slots import ShardingSlots, Slot
 
@@ -21,74 +20,6 @@ ROUNDS = 4
 
 _RESHAPES = frozenset({"reshape", "bitcast"})
 _MANUAL_TUPLES = frozenset({"reduce", "reduce-window", "sort", "scatter", "custom-call", "async-start", "all-reduce"})
-
-
-@dataclass(frozen=True)
-class Acceptance:
-    """Which shardings replace others. Only a partitioner (`is_spmd`) understands replicas within tiles.
-
-    With the `axes` of a mesh, arrays take what continues their axes, dimension by dimension.
-    """
-
-    is_spmd: bool
-    propagate_metadata: bool
-    axes: MeshAxes | None = None
-
-    def offer(self, slot: Slot, sharding: DeviceSharding | None, round_: int, *, single_use: bool = False) -> bool:
-        """Gives an array a sharding if that says more than the one it has; True if so.
-
-        Tiles replace others only where they refine them, or where a resharding has a single use to please.
-        """
-        if slot.fixed or sharding is None or not slot.shape.is_array:
-            return False
-        if sharding == slot.sharding or sharding.kind in ("opaque", "unknown", "maximal"):
-            return False
-        if sharding.is_tiled and (sharding.rank != slot.shape.rank or (not self.is_spmd and sharding.subgroups)):
-            return False
-        new = sharding.without_origin()
-        if self.propagate_metadata:
-            new = DeviceSharding(new.kind, new.tiles, new.devices, new.subgroups, metadata=sharding.metadata)
-        better = new if slot.sharding is None else self._better(slot, slot.sharding, new, round_, single_use)
-        if better is None or (slot.is_even and not _splits_evenly(better, slot.shape.dimensions)):
-            return False
-        if slot.sharding is not None and better.without_origin() == slot.sharding.without_origin():
-            return False
-        slot.sharding = better
-        return True
-
-    def _better(
-        self, slot: Slot, old: DeviceSharding, new: DeviceSharding, round_: int, single_use: bool
-    ) -> DeviceSharding | None:
-        wanted = self.axes.of(new, slot.shape.rank) if self.axes else None
-        if self.axes and wanted is not None and self.axes.of(old, slot.shape.rank) is not None:
-            dimensions = self.axes.extended(slot, list(enumerate(wanted)))
-            return None if dimensions is None else self.axes.sharding(dimensions)
-        if slot.free_dimensions is not None:
-            new = _only(new, slot.free_dimensions)
-            if not old.is_tiled:
-                return new if is_more_specific(new, old) else None
-            merged = merge(old, new)
-            return merged if merged is not None and merged.tile_count > old.tile_count else None
-        if self.is_spmd and round_ > 0:
-            merged = merge(old, new)
-            if merged is not None and merged.tile_count > old.tile_count:
-                return merged
-        if not is_more_specific(new, old):
-            return None
-        return new if single_use or refines(new, old) else None
-
-
-def _splits_evenly(sharding: DeviceSharding, sizes: Sequence[int]) -> bool:
-    return not any(size % tiles for size, tiles in zip(sizes, sharding.data_tiles))
-
-
-def _only(sharding: DeviceSharding, dimensions: frozenset[int]) -> DeviceSharding:
-    """Returns the sharding with the tiles of other dimensions made replicas."""
-    if not sharding.is_tiled:
-        return sharding
-    dims = tuple(range(sharding.rank))
-    kept = tuple(d if d in dimensions else -1 for d in dims)
-    return move(sharding, kept, dims, sharding.data_tiles)
 
 
 class Propagation:
@@ -107,6 +38,16 @@ class Propagation:
         self.groups = groups
         self.order = [i for c in slots.computations for i in c.make_instruction_post_order()]
         self.rows: dict[HloInstruction, Factors | None] = {i: own_rows.get(i.opcode, factors_of)(i) for i in self.order}
+        self._touched = {i: self._slots_around(i) for i in self.order}
+        self._touching: dict[Slot, list[HloInstruction]] = {}
+        for instruction, around in self._touched.items():
+            for slot in around:
+                self._touching.setdefault(slot, []).append(instruction)
+
+    def _slots_around(self, instruction: HloInstruction) -> list[Slot]:
+        """The arrays of an instruction and of its operands, and what passes through it, each once."""
+        own = self.slots.of_all((instruction, *instruction.operands))
+        return list(dict.fromkeys([*own, *(slot for link in self.slots.links[instruction] for slot in link)]))
 
     def run(self) -> None:
         """Runs all rounds."""
@@ -114,10 +55,34 @@ class Propagation:
             changed = True
             while changed:
                 changed = self._within_groups(round_)  # before what an operation between two members would say
+                if self.by_axes:
+                    changed |= self._in_order_of_changes(round_)
+                    continue
                 for instruction in self.order:
                     changed |= self._from_operands(instruction, round_)
                 for instruction in reversed(self.order):
                     changed |= self._from_users(instruction, round_)
+
+    def _in_order_of_changes(self, round_: int) -> bool:
+        """Goes through instructions in order, and back to those whose arrays change, at once: Shardy's order.
+
+        It matters where operands disagree.
+        """
+        pending = list(reversed(self.order))
+        waiting = set(pending)
+        changed = False
+        while pending:
+            instruction = pending.pop()
+            waiting.remove(instruction)
+            before = [(slot, slot.sharding) for slot in self._touched[instruction]]
+            self._from_operands(instruction, round_)
+            self._from_users(instruction, round_)
+            for slot in [slot for slot, old in before if slot.sharding is not old]:
+                new = [i for i in self._touching[slot] if i not in waiting]
+                pending += new
+                waiting.update(new)
+                changed = True
+        return changed
 
     def leave_out_what_does_not_fit(self) -> None:
         """Takes back axes that were passed through dimensions of fewer elements: these have no such tiles."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo.annotations.mesh import Mesh
 from xjit.passes.framework.base import HloModulePass, selected_computations
+from xjit.passes.sharding.acceptance import Acceptance
 from xjit.passes.sharding.factor_rows import Factors
 from xjit.passes.sharding.mesh_axes import MeshAxes
-from xjit.passes.sharding.propagation_rounds import Acceptance, Propagation
+from xjit.passes.sharding.propagation_rounds import Propagation
 from xjit.passes.sharding.sharding_annotations import FoldedAnnotations, fold_annotations, remove_barriers
 from xjit.passes.sharding.sharding_slots import ShardingSlots, Slot
 
