@@ -136,9 +136,8 @@ def _partition(module: HloModule, placement: Placement, meshes: Sequence[Mesh]) 
     """Makes the program of one partition of one for all."""
     given = module.entry_computation.root_instruction.sharding
     spreads = placement.spreads_to_results
-    if meshes:
-        FlattenCallGraph().run(module)  # each call's arrays may be split in a way of their own
-        split_constants(module)
+    FlattenCallGraph().run(module)  # each call's arrays may be split in a way of their own
+    split_constants(module)
     ShardingPropagation(
         allow_spmd_sharding_propagation_to_output=any(spreads),
         fixed_outputs=tuple(i for i, free in enumerate(spreads) if not free),
