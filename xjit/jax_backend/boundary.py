@@ -12,6 +12,7 @@ from typing import Any, Final
 from xjit.hlo import HloInstruction
 from xjit.hlo.attributes.codecs.shapes import parse_layout
 from xjit.hlo.attributes.elements import DimensionsAttributes, ParameterAttributes
+from xjit.hlo.ir.post_order import extend_post_order
 from xjit.hlo.types.layout import Layout, Tile
 from xjit.hlo.types.shape import Shape
 
@@ -66,24 +67,41 @@ def free_layout(result: HloInstruction, parameters: Sequence[Shape]) -> Layout:
     return Layout.row_major(len(result.shape.dimensions)) if order is None else Layout(order)
 
 
-def _free_order(result: HloInstruction, parameters: Sequence[tuple[int, ...] | None]) -> tuple[int, ...] | None:
-    """The dimensions of a result from minor to major; `parameters` are those of its computation. None: it has none."""
-    if result.opcode == "transpose":
-        permutation = result.attributes_as(DimensionsAttributes).dimensions
-        order = _free_order(result.operand(0), parameters)
-        return order and tuple(permutation.index(dimension) for dimension in order)
-    if result.opcode == "call":
-        given = [_free_order(operand, parameters) for operand in result.operands]
-        return _free_order(result.called_computations[0].root_instruction, given)
-    if result.opcode == "parameter":
-        return parameters[result.attributes_as(ParameterAttributes).parameter_number]
-    if result.opcode in ("reverse", "pad"):
-        return _free_order(result.operand(0), parameters)
-    if not result.is_elementwise():
-        return None
-    operands = [o for o in result.operands if o.opcode not in ("broadcast", "constant")]
-    orders = {_free_order(operand, parameters) for operand in operands}
-    return orders.pop() if len(orders) == 1 else None
+_Order = tuple[int, ...] | None
+"""Dimensions from minor to major; None: there is none to keep."""
+
+
+def _free_order(result: HloInstruction, parameters: Sequence[_Order]) -> _Order:
+    """The order of a result; `parameters` are those of its computation. Each instruction is looked at once."""
+    order: list[HloInstruction] = []
+    extend_post_order(order, set(), result, _sources)
+    found: dict[HloInstruction, _Order] = {}
+    for instruction in order:
+        found[instruction] = _order_of(instruction, [found[o] for o in _sources(instruction)], parameters)
+    return found[result]
+
+
+def _sources(instruction: HloInstruction) -> Sequence[HloInstruction]:
+    """The operands that an instruction may have its order from."""
+    if instruction.opcode == "call":
+        return instruction.operands
+    if instruction.opcode in ("transpose", "reverse", "pad"):
+        return instruction.operands[:1]
+    if not instruction.is_elementwise():
+        return ()
+    return [o for o in instruction.operands if o.opcode not in ("broadcast", "constant")]
+
+
+def _order_of(instruction: HloInstruction, given: Sequence[_Order], parameters: Sequence[_Order]) -> _Order:
+    if instruction.opcode == "parameter":
+        return parameters[instruction.attributes_as(ParameterAttributes).parameter_number]
+    if instruction.opcode == "call":
+        return _free_order(instruction.called_computations[0].root_instruction, given)
+    order = given[0] if len(set(given)) == 1 else None
+    if order is None or instruction.opcode != "transpose":
+        return order
+    permutation = instruction.attributes_as(DimensionsAttributes).dimensions
+    return tuple(permutation.index(dimension) for dimension in order)
 
 
 def placed_shape(shape: Shape, layout: str) -> Shape:
