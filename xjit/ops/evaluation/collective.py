@@ -27,6 +27,16 @@ if TYPE_CHECKING:
 _UFUNCS = {"add": np.add, "multiply": np.multiply}
 
 
+def rounded_once(instruction: HloInstruction, kind: PrimitiveType) -> str | None:
+    """The operation of a reduction over devices whose result alone is rounded; None for others.
+
+    As in XLA's CPU client these are sums and products of bf16 and of floats of a byte or less.
+    """
+    opcode = simple_opcode(instruction.to_apply)
+    is_coarse = kind.is_float and kind.bit_width <= 16 and kind is not PrimitiveType.F16
+    return opcode if is_coarse and opcode in _UFUNCS else None
+
+
 def _group(interpreter: Interpreter, instruction: HloInstruction) -> tuple[int, ...]:
     """Returns the devices of this device's group; () if it is in none."""
     device = interpreter.device
@@ -61,11 +71,11 @@ def _axis(instruction: HloInstruction) -> int:
 def _reduced(interpreter: Interpreter, instruction: HloInstruction, parts: Sequence[tuple[Array, ...]]) -> list[Array]:
     """Folds the members' operands with the reducer, in the order of the group.
 
-    Sums and products of bf16 and of floats of a byte or less are rounded once, at the end.
+    What is `rounded_once` is rounded at the end.
     """
-    ufunc = _UFUNCS.get(simple_opcode(instruction.to_apply) or "")
-    kinds = {operand.shape.element_type for operand in instruction.operands}
-    if ufunc is not None and all(k.is_float and k.bit_width <= 16 and k is not PrimitiveType.F16 for k in kinds):
+    opcodes = {rounded_once(instruction, operand.shape.element_type) for operand in instruction.operands}
+    ufunc = _UFUNCS.get(opcodes.pop() or "") if len(opcodes) == 1 else None
+    if ufunc is not None:
         columns = zip(*parts, strict=True)
         return [narrow(functools.reduce(ufunc, map(widen, column)), column[0].dtype) for column in columns]
     totals = list(parts[0])

@@ -15,7 +15,7 @@ from xjit.hlo import HloInstruction, Literal, PrimitiveType, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.values import ReplicaGroups
 from xjit.ops import build
-from xjit.ops.evaluation.reduction import simple_opcode
+from xjit.ops.evaluation.collective import rounded_once
 from xjit.ops.replica_groups import Groups, device_groups
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.expansion import Expansion
@@ -182,17 +182,15 @@ def _fold(
 ) -> HloInstruction:
     """Combines parts with the reducer, from the first on; of more than `count` (an s32) the others do not count.
 
-    Sums and products of bf16 and of floats of a byte or less are rounded once, at the end, as in XLA's CPU client.
+    What is `rounded_once` is rounded at the end.
     """
     kind = parts[0].shape.element_type
-    opcode = simple_opcode(instruction.to_apply)
-    is_coarse = kind.is_float and kind.bit_width <= 16 and kind is not PrimitiveType.F16
-    is_rounded_once = is_coarse and opcode in ("add", "multiply")
-    if is_rounded_once:
+    opcode = rounded_once(instruction, kind)
+    if opcode is not None:
         parts = [into.add(build.convert(part, PrimitiveType.F32)) for part in parts]
     total = parts[0]
     for k, part in enumerate(parts[1:], start=1):
-        if is_rounded_once and opcode is not None:
+        if opcode is not None:
             combined = into.make(opcode, total, part)
         else:
             dimensions = at.DimensionsAttributes(tuple(range(part.shape.rank)))
@@ -206,4 +204,4 @@ def _fold(
                 )
             combined = into.add(build.select(is_member, combined, total))
         total = combined
-    return into.add(build.convert(total, kind)) if is_rounded_once else total
+    return into.add(build.convert(total, kind)) if opcode is not None else total
