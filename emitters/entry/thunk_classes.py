@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,7 +27,9 @@ from xjit.thunks import (
 PARALLEL_COST_NS = 20_000.0
 """A kernel that takes less is not worth waking other threads."""
 
-TASK_COST_NS = 8_000.0
+TASK_COST_NS = 24_000.0
+"""What a task should take at least: handing one out costs .1 us, and moving its data to another core more."""
+
 MAX_TASKS = 64
 
 _LIBRARY_THUNKS: Mapping[str, type[GemmThunk | ConvolutionThunk | SortThunk | FftThunk]] = {
@@ -100,9 +103,13 @@ def runtime_call_thunk(
 
 
 def num_tasks(kernel: Kernel) -> int:
-    """Returns into how many tasks a kernel's units are cut: by its cost, never by the number of threads."""
+    """Returns into how many tasks a kernel's units are cut: by its cost, never by the number of threads.
+
+    A power of two, where units allow, as most numbers of threads are: with three tasks one of two threads would wait.
+    """
     if kernel.launch is not None:
         return 1
     if kernel.cost_ns < PARALLEL_COST_NS or kernel.units < 2 or kernel.repeats_work or kernel.has_threads:
         return 1
-    return min(kernel.units, MAX_TASKS, max(2, int(kernel.cost_ns / TASK_COST_NS)))
+    worth = max(2, math.ceil(min(kernel.cost_ns / TASK_COST_NS, MAX_TASKS)))
+    return min(kernel.units, 1 << (worth - 1).bit_length())
