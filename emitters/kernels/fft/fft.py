@@ -49,18 +49,23 @@ def emit_fft(context: KernelContext, view: KernelView) -> list[Kernel]:
     first, last = len(shape.dimensions) - len(lengths), len(shape.dimensions) - 1
     is_real_inverse = attributes.fft_type == "IRFFT"
     in_order = all(map(is_row_major, (shape, view.hero.operand(0).shape)))
-    if len(lengths) == 1 and math.prod(shape.dimensions) and takes_groups(context, view):
-        return [RowGroups(context, view, scale).emit()]
-    if len(lengths) == 1 or not math.prod(shape.dimensions) or not in_order:
+    if not math.prod(shape.dimensions) or not in_order:
         return [_Fft(context, view, lengths, scale).emit()]
-    if is_real_inverse:
-        columns = emit_half_columns(context, view, first)
-        return [*columns, _Fft(context, view, lengths[-1:], scale, reads_result=True).emit()]
-    kernels = [_Fft(context, view, lengths[-1:], 1.0).emit()]
+    if is_real_inverse and len(lengths) > 1:
+        return [*emit_half_columns(context, view, first), _emit_rows(context, view, scale, reads_result=True)]
+    kernels = [_emit_rows(context, view, 1.0 if len(lengths) > 1 else scale)]
     for axis in range(last - 1, first - 1, -1):
         inverse = attributes.fft_type == "IFFT"
         kernels += emit_columns(context, view, ColumnPass(axis, inverse, scale if axis == first else 1.0))
     return kernels
+
+
+def _emit_rows(context: KernelContext, view: KernelView, scale: float, reads_result: bool = False) -> Kernel:
+    """Emits the kernel over the last dimension: of rows side by side, or one after the other."""
+    if takes_groups(context, view):
+        return RowGroups(context, view, scale, reads_result).emit()
+    lengths = view.hero.attributes_as(at.FftAttributes).fft_length
+    return _Fft(context, view, lengths[-1:], scale, reads_result).emit()
 
 
 class _Fft:

@@ -1,4 +1,4 @@
-"""Rows side by side: one dimension's transforms of as many rows as a vector has lanes.
+"""Rows side by side: the last dimension's transforms of as many rows as a vector has lanes.
 
 In stages of a small stride, vectors along a row would be scattered: those of odd radices, and the first ones of any. A
 group of rows is transposed on its way to scratch memory [length, lanes], where all stages are those of whole vectors.
@@ -34,14 +34,19 @@ GROUP_BYTES = 384 << 10
 
 
 def takes_groups(context: KernelContext, view: KernelView) -> bool:
-    """Whether an fft of one dimension has rows for half the lanes, and stages that would scatter vectors."""
+    """Whether an fft has rows for half the lanes, and stages along them that would scatter vectors.
+
+    Half spectra in rows of odd length (`half_spectra`) are left to transforms of one row.
+    """
     attributes = view.hero.attributes_as(at.FftAttributes)
-    (n,) = attributes.fft_length
+    *others, n = attributes.fft_length
     shapes = view.hero.operand(0).shape, view.result_shapes[0]
     kind = shapes[1].element_type.component
     lanes = context.target.vector_width(register_type(kind))
     has_halves = attributes.fft_type in ("RFFT", "IRFFT") and n % 2 == 0
     n = n // 2 if has_halves else n
+    if others and attributes.fft_type == "IRFFT" and not has_halves:
+        return False
     if not all(map(is_row_major, shapes)) or n < 2 or radices_of(n) is None:
         return False
     rows, fits = math.prod(shapes[1].dimensions[:-1]), 4 * n * lanes * kind.byte_width <= GROUP_BYTES
@@ -49,16 +54,19 @@ def takes_groups(context: KernelContext, view: KernelView) -> bool:
 
 
 class RowGroups:
-    """State while the kernel of an fft of one dimension is emitted."""
+    """State while the kernel over the last dimension of an fft is emitted.
 
-    def __init__(self, context: KernelContext, view: KernelView, scale: float) -> None:
-        self.view, self.scale = view, scale
+    With `reads_result` the rows of the result, of even length, hold the half spectra to transform (`half_spectra`).
+    """
+
+    def __init__(self, context: KernelContext, view: KernelView, scale: float, reads_result: bool = False) -> None:
+        self.view, self.scale, self.reads_result = view, scale, reads_result
         attributes = view.hero.attributes_as(at.FftAttributes)
         self.kind_of_fft = attributes.fft_type
         self.inverse = self.kind_of_fft in ("IFFT", "IRFFT")
-        (self.length,) = attributes.fft_length
+        self.length = attributes.fft_length[-1]
         self.function, leaves, results = context.new_kernel(view)
-        self.source, self.result = leaves[view.hero.operand(0)], results[0]
+        self.source, self.result = results[0] if reads_result else leaves[view.hero.operand(0)], results[0]
         self.kind = self.result.shape.element_type.component
         self.lanes = context.target.vector_width(register_type(self.kind))
         self.rows = math.prod(self.result.shape.dimensions[:-1])
@@ -76,20 +84,26 @@ class RowGroups:
         source, result = (array if array.shape.element_type.is_complex else pairs_of(array) for array in (
             self.source, self.result))  # fmt: skip
         assert source is not None and result is not None
-        self.source, self.result, self.length = source, result, halves.m
+        self.source = self.source if self.reads_result else source
+        self.result, self.length = result, halves.m
         return halves
 
     def _allocate(self, context: KernelContext) -> None:
-        builder = self.nest.builder
-        self.transform = transform_of(context, self.length, self.kind, self.lanes, in_place=False)
-        shape = Shape.array(self.kind, (self.length + (self.halves is not None), self.lanes))
-        sizes = [shape.num_elements * self.kind.byte_width] * (2 if self.halves is None else 4)
-        tables = self.halves.table_bytes if self.halves is not None else ()
-        self.scratch = Scratch(context.module, builder, [*sizes, *tables, self.transform.work_bytes])
-        *strips, self.work = self.scratch.pieces
-        self.strip, self.spectrum = ([Buffer(shape, p) for p in pair] for pair in (strips[:2], strips[2:4]))
+        builder, lanes, size = self.nest.builder, self.lanes, self.kind.byte_width
+        self.transform = transform_of(context, self.length, self.kind, lanes, in_place=False)
+        strip = Shape.array(self.kind, (self.length, lanes))
+        sizes, spectrum = [strip.num_elements * size] * 2, 0
         if self.halves is not None:
-            self.halves.prepare(strips[4:])
+            spectrum = (self.length + 1) * lanes * size
+            sizes += [2 * spectrum, *self.halves.table_bytes]
+        self.scratch = Scratch(context.module, builder, [*sizes, self.transform.work_bytes])
+        *pieces, self.work = self.scratch.pieces
+        self.strip = [Buffer(strip, piece) for piece in pieces[:2]]
+        if self.halves is not None:
+            shape = Shape.array(self.kind, (self.length + 1, lanes * (2 if self.reads_result else 1)))
+            imag = builder.gep(I8, pieces[2], const_int(I64, lanes * size if self.reads_result else spectrum))
+            self.spectrum = [Buffer(shape, pieces[2]), Buffer(shape, imag)]
+            self.halves.prepare(pieces[3:])
         self.transform.emit_prepare(builder, self.work)
 
     def emit(self) -> Kernel:
@@ -129,8 +143,12 @@ class RowGroups:
         builder, rows = self.nest.builder, self._rows(self.source, first)
         joined = self.halves is not None and self.inverse
         parts = [buffer.pointer for buffer in (self.spectrum if joined else self.strip)]
-        emit_split_rows(builder, rows, parts)
         row = self.lanes * self.kind.byte_width
+        if self.reads_result:  # real part 0 is where imaginary part 0 would be
+            emit_split_rows(builder, rows, [parts[1], parts[1]])
+            builder.memcpy(parts[0], parts[1], const_int(I64, row), self.kind.byte_width)
+        else:
+            emit_split_rows(builder, rows, parts)
         if joined:
             assert self.halves is not None
             self.halves.join(self.spectrum, self.strip)

@@ -132,6 +132,19 @@ def test_groups_of_rows_as_units() -> None:
             check_units(text("f32", fft_type, (3, 7), (n,)), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("level", ["sse2", "avx2"])
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+@pytest.mark.parametrize("fft_type", ["FFT", "IFFT", "RFFT", "IRFFT"])
+def test_groups_of_rows_of_several_dimensions(fft_type: str, kind: str, level: str) -> None:
+    """Half spectra in rows of odd length are the exception: each is transformed by itself."""
+    options = dataclasses.replace(LAYOUTS, cpu_level=level)
+    for batch, lengths in (((), (4, 3)), ((3,), (5, 6)), ((2,), (3, 5, 10)), ((), (9, 6)), ((), (5, 26))):
+        program = parse_hlo(text(kind, fft_type, batch, lengths))
+        groups = any("rows" in library.name for library in libraries_of(program, options))
+        assert groups == (fft_type != "IRFFT" or lengths[-1] % 2 == 0)
+        check_fft(kind, fft_type, batch, lengths, options=options)
+
+
 def test_a_row_of_a_group_has_bits_that_do_not_depend_on_the_others() -> None:
     rows = np.random.default_rng(0).standard_normal((11, 45)).astype(np.complex64)
     exe = xjit.compile(text("f32", "FFT", (11,), (45,)))
