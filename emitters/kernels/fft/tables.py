@@ -20,7 +20,7 @@ from xjit.llvm.library import Library
 from xjit.llvm.module import Module
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.target import Target
-from xjit.llvm.types import DOUBLE, I64, PTR, VOID
+from xjit.llvm.types import DOUBLE, I64, PTR, VOID, LLVMType, vector
 from xjit.llvm.values import Value, const_int
 
 _POINTERS = ("high_re", "high_im", "low_re", "low_im", "re", "im")
@@ -47,13 +47,14 @@ def emit_root_table(
 ) -> None:
     """Emits code that fills target[i] (parts apart) with exp(-2 pi i e(i) / order) for i < count, 0 <= e(i) < order."""
     bits, short = _short_tables(builder.module, order)
-    _emit_products(builder, short, const_int(I64, bits), const_int(I64, count), exponent, kind, target)
+    bounds = const_int(I64, 0), const_int(I64, count)
+    _emit_products(builder, short, const_int(I64, bits), bounds, exponent, kind, target)
 
 
 def emit_roots_in_order(
     builder: IRBuilder, order: int, count: int, kind: PrimitiveType, target: Sequence[Value]
 ) -> None:
-    """Emits the same for e(i) = i: a call of a library that programs share."""
+    """Emits the same for e(i) = i: a call of a library that programs share. The order must be that of a long table."""
     module, name = builder.module, f"xjit_fft_roots_{kind.text}"
     module.libraries.setdefault(name, Library.of(name, _module, name, kind, module.target))
     function = module.declare(name, VOID, [type for type, _ in _PARAMS])
@@ -75,16 +76,45 @@ def _module(name: str, kind: PrimitiveType, target: Target) -> Module:
     module = Module(f"{name}_library", target)
     builder = define(module, name, _PARAMS, linkage="")
     *short, re, im, bits, count = builder.function.args
-    _emit_products(builder, short, bits, count, lambda k: k, kind, (re, im))
+    _emit_blocks(builder, short, (bits, count), kind, (re, im))
+    rest = builder.shl(builder.lshr(count, bits), bits)
+    _emit_products(builder, short, bits, (rest, count), lambda k: k, kind, (re, im))
     builder.ret_void()
     return module
+
+
+def _emit_blocks(
+    builder: StructuredBuilder,
+    short: Sequence[Value],
+    sizes: tuple[Value, Value],
+    kind: PrimitiveType,
+    target: Sequence[Value],
+) -> None:
+    """Emits the roots of all whole blocks, those of one h in vectors along l; `sizes`: the bits of l, the count."""
+    bits, count = sizes
+    register = register_type(kind)
+    width = builder.module.target.vector_width(register)
+    block = builder.shl(builder.i64(1), bits)
+
+    def load(table: Value, i: Value, type: LLVMType) -> Value:
+        return builder.load(type, builder.gep(DOUBLE, table, i), 8)
+
+    with builder.loop(builder.i64(0), builder.lshr(count, bits), name="high") as high:
+        first = builder.shl(high, bits)
+        turn = builder.splat(load(short[0], high, DOUBLE), width), builder.splat(load(short[1], high, DOUBLE), width)
+        with builder.loop(builder.i64(0), block, width, name="low") as low:
+            re, im = (load(part, low, vector(DOUBLE, width)) for part in short[2:])
+            root = multiply(builder, turn, (re, im))
+            for pointer, part in zip(target, root, strict=True):
+                value = part if register is DOUBLE else builder.fptrunc(part, vector(register, width))
+                builder.store(value, builder.gep(register, pointer, builder.add(first, low)), kind.byte_width)
 
 
 def _emit_products(
     builder: StructuredBuilder,
     short: Sequence[Value],
     bits: Value,
-    count: Value,
+    bounds: tuple[Value, Value],
     exponent: Callable[[Value], Value],
     kind: PrimitiveType,
     target: Sequence[Value],
@@ -95,7 +125,7 @@ def _emit_products(
     def load(table: Value, i: Value) -> Value:
         return builder.load(DOUBLE, builder.gep(DOUBLE, table, i), 8)
 
-    with builder.loop(const_int(I64, 0), count, name="root") as i:
+    with builder.loop(*bounds, name="root") as i:
         number = exponent(i)
         high, low = builder.lshr(number, bits), builder.and_(number, mask)
         root = multiply(
