@@ -4,9 +4,10 @@ multiplications read fast.
 A product of vectors is a reduction, in every batch, whatever dimension of an operand is the batch. So is that of a
 matrix and a vector, which multiplications have code for where they are floats. Where a batch dimension is the minor
 one, neighbours in memory are elements of different matrices: products of small ones are formed for many batches at a
-time, in lanes, and operands of larger ones are transposed once instead of being packed element by element. A dot of one
-term is that term: where it is -0.0, a sum that starts at zero would not be. XLA's algebraic simplifier has the first
-part (its dot strength reduction).
+time, in lanes, and operands of larger ones are transposed once instead of being packed element by element. Loops do the
+dots of complex numbers that are left here: they have the columns of the right operand as lanes. A dot of one term is
+that term: where it is -0.0, a sum that starts at zero would not be. XLA's algebraic simplifier has the first part (its
+dot strength reduction).
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ Label = tuple[str, int]
 
 @dataclass
 class DotStrengthReduction(OpExpander):
-    """Writes products of vectors, of integers by vectors, and of small matrices whose batch dimension is minor, as sums
-    of products, and dots of one term without a sum; puts the batch of larger ones in front of their matrices.
+    """Writes products of vectors, of integers or complex numbers by vectors, and of small matrices whose batch dimension
+    is minor, as sums of products, and dots of one term without a sum; puts the batch of larger ones in front of their
+    matrices, and the columns of complex ones behind.
 
     Products are small where an element takes part in fewer than `min_reuse` multiplications and additions in the mean.
     More terms than `max_terms` that are f32 or f64 are left to multiplications, which read a row once for several.
@@ -41,7 +43,7 @@ class DotStrengthReduction(OpExpander):
     max_terms: int = 1000
 
     def instruction_matches_pattern(self, instruction: HloInstruction) -> bool:
-        """Whether a dot has vectors, one term, or a minor dimension of its batch: most have neither."""
+        """Whether a dot has vectors, one term, a minor dimension of its batch, or complex numbers: most have neither."""
         a = instruction.attributes_as(DotAttributes)
         if a.sparsity or a.algorithm or instruction.operand_count != 2 or not instruction.shape.is_static_array:
             return False
@@ -49,7 +51,8 @@ class DotStrengthReduction(OpExpander):
         is_minor = len(lhs) - 1 in a.lhs_batch_dims or len(rhs) - 1 in a.rhs_batch_dims
         vector = math.prod(lhs[d] for d in (*a.lhs_batch_dims, *a.lhs_contracting_dims))
         has_one_term = all(lhs[d] == 1 for d in a.lhs_contracting_dims)
-        if not (is_minor or has_one_term or vector in (math.prod(lhs), math.prod(rhs))):
+        is_rare = is_minor or has_one_term or instruction.shape.element_type.is_complex
+        if not (is_rare or vector in (math.prod(lhs), math.prod(rhs))):
             return False
         return 0 not in (*lhs, *rhs) and super().instruction_matches_pattern(instruction)
 
@@ -61,8 +64,11 @@ class DotStrengthReduction(OpExpander):
         if product.has_one_term() and not kind.is_integer and not self._is_multiplied(product):
             return product.as_term(into, kind)
         few = product.is_batch_minor() and product.reuse() < self.min_reuse
-        if few or product.is_of_vectors() or (kind.is_integer and product.has_vector()):
+        by_loops = kind.is_integer or kind.is_complex
+        if few or product.is_of_vectors() or (by_loops and product.has_vector()):
             return product.as_sum(into, kind)
+        if kind.is_complex and product.has_minor_terms():
+            return product.with_columns_behind(into)
         if product.reuse() < 1 or not any(map(product.has_minor_batch, range(2))):
             return None  # a matrix by a vector is read once: it may lie as it does
         return product.with_leading_batch(into)
@@ -164,17 +170,35 @@ class _Product:
         result = self.dot.shape.element_type
         return total if total.shape.element_type is result else into.add(build.convert(total, result))
 
+    def has_minor_terms(self) -> bool:
+        """Whether the minor dimension of the right operand, of several columns, is contracted."""
+        labels = [label for label in self.labels[1] if self.sizes[label] > 1]
+        return bool(labels) and labels[-1][0] == "contracted" and self._size("rhs") > 1
+
+    def with_columns_behind(self, into: Expansion) -> HloInstruction:
+        """The same dot of a right operand that has its columns last."""
+        free = [d for d, label in enumerate(self.labels[1]) if label[0] == "rhs"]
+        order = [*self.batch[1], *self.contracted[1], *free]
+        return self._with_orders(into, (list(range(self.dot.operand(0).shape.rank)), order))
+
     def with_leading_batch(self, into: Expansion) -> HloInstruction:
         """The same dot of operands that have the dimensions of the batch first."""
+        orders: list[list[int]] = []
+        for side, operand in enumerate(self.dot.operands):
+            order = list(range(operand.shape.rank))
+            if self.has_minor_batch(side):
+                order = [*self.batch[side], *(d for d in order if d not in self.batch[side])]
+            orders.append(order)
+        return self._with_orders(into, orders)
+
+    def _with_orders(self, into: Expansion, orders: Sequence[list[int]]) -> HloInstruction:
+        """The same dot of operands whose dimensions have other orders."""
         operands: list[HloInstruction] = []
         dims: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
-        for side, operand in enumerate(self.dot.operands):
-            batch, contracted = self.batch[side], self.contracted[side]
-            if self.has_minor_batch(side):
-                order = [*batch, *(d for d in range(operand.shape.rank) if d not in batch)]
-                operand = into.add(build.transpose(operand, order))
-                batch, contracted = (tuple(map(order.index, group)) for group in (batch, contracted))
-            operands.append(operand)
+        for side, (operand, order) in enumerate(zip(self.dot.operands, orders, strict=True)):
+            moved = order != sorted(order)
+            operands.append(into.add(build.transpose(operand, order)) if moved else operand)
+            batch, contracted = (tuple(map(order.index, group[side])) for group in (self.batch, self.contracted))
             dims.append((batch, contracted))
         attributes = replace(
             self.attributes,
