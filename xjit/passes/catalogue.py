@@ -114,6 +114,7 @@ from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.reductions.associative_scan_rewriter import AssociativeScanRewriter
 from xjit.passes.reductions.extremum_rewriter import ExtremumRewriter
 from xjit.passes.reductions.gpu_tree_reduction_rewriter import GpuTreeReductionRewriter
+from xjit.passes.reductions.narrow_reduction_rewriter import NarrowReductionRewriter
 from xjit.passes.reductions.recognize_reduce_window import RecognizeReduceWindow
 from xjit.passes.reductions.reduce_decomposer import ReduceDecomposer
 from xjit.passes.reductions.reduce_window_rewriter import ReduceWindowRewriter
@@ -256,6 +257,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     MoveCopyToUsers,
     MultiOutputFusion,
     NarrowConvolutionExpander,
+    NarrowReductionRewriter,
     OpExpanderPass,
     OptimizeInputOutputBufferAlias,
     ParallelTaskAssigner,

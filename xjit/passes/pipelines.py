@@ -17,6 +17,7 @@ from xjit.passes.cpu.profitability import (
     MIN_SPLIT_DOT_STEPS,
     SPLIT_DOT_BLOCKS,
     gains_by_parts,
+    has_short_rows,
     reads_transposed,
     saves_a_sort,
     sums_over_images,
@@ -61,7 +62,9 @@ from xjit.passes.loops.while_loop_transpose_sinking import WhileLoopTransposeSin
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.passes.reductions.extremum_rewriter import ExtremumRewriter
+from xjit.passes.reductions.narrow_reduction_rewriter import NarrowReductionRewriter
 from xjit.passes.reductions.reduce_window_rewriter import ReduceWindowRewriter
+from xjit.passes.reductions.reduction_dimension_grouper import ReductionDimensionGrouper
 from xjit.passes.reductions.reduction_splitter import ReductionSplitter
 from xjit.passes.reductions.splitk_rewriter import SplitkRewriter
 from xjit.passes.schedule_and_memory.alias_passthrough_params import AliasPassthroughParams
@@ -103,6 +106,8 @@ NEEDED_FOR: Mapping[str, str] = {
     "narrow-convolution-expander": "convolutions to few features, as the last ones of networks that make images",
     "reducing-collective-expander": "reductions over devices: the runtime only moves data",
     "reduction-parallelizer": "large sums to few results, for threads, in training steps larger than those measured",
+    "narrow-reduction-rewriter": "reductions to a few columns, as those of points in space are",
+    "reduction-dimension-grouper": "reductions of whole arrays whose rows are short, as those of points in space are",
     "reduction-splitter": "sums over separate dimensions, as those of group norms are",
     "rng-expander": "random numbers of the stateful opcode, which has no kernel inside fusions",
     "row-tiling": "softmax and variances over rows that are longer than those measured",
@@ -161,9 +166,16 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
             if options.optimize
             else []
         ),
-        *layouts(options),
-        # sums of groups of columns: of columns first, which are read along memory
-        *([ReductionSplitter(min_elements=MIN_SPLIT_ELEMENTS)] if options.optimize else []),
+        *layouts(options, [NarrowReductionRewriter()]),
+        *(
+            [
+                ReductionDimensionGrouper(extra_filter=has_short_rows),  # of parts, too, whose rows are whole
+                # sums of groups of columns: of columns first, which are read along memory
+                ReductionSplitter(min_elements=MIN_SPLIT_ELEMENTS),
+            ]
+            if options.optimize
+            else []
+        ),
         *(fusion(options, products=split_dots()) if options.optimize and options.fuse else []),
         *memory(options),
     ]
@@ -291,14 +303,17 @@ def simplification(options: PipelineOptions, residuals: Sequence[HloModulePass] 
     ]
 
 
-def layouts(options: PipelineOptions) -> list[HloModulePass]:
-    """Fixes layouts. Needs one computation per call site: each may get layouts of its own."""
+def layouts(options: PipelineOptions, reductions: Sequence[HloModulePass] = ()) -> list[HloModulePass]:
+    """Fixes layouts. Needs one computation per call site: each may get layouts of its own.
+
+    `reductions` are what a target does with reductions before long ones are cut.
+    """
     return [
         FlattenCallGraph(),
         LayoutAssignment(options.keep_intermediate_layouts),
         TupleSimplifier(),  # copies of tuples are taken apart again by get-tuple-element
         # rows first: of their reductions each has a use for the other's parts
-        *([RowTiling(), ReductionParallelizer()] if options.optimize else []),
+        *([RowTiling(), *reductions, ReductionParallelizer()] if options.optimize else []),
         ReshapeToBitcast(),  # only now is it known which reshapes move nothing
         HloDCE(),
     ]

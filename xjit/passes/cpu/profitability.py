@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from xjit.hlo import HloInstruction, PrimitiveType
+from xjit.hlo import HloInstruction, PrimitiveType, Trait
 from xjit.hlo.attributes import ConvolutionAttributes, SortAttributes
 from xjit.passes.expand.dot_factors import free_dimensions
+from xjit.passes.reductions.reduce_parts import reduced_dimensions
 from xjit.passes.simplify.descending_order import descending_order
 
 MIN_SUMMED_IMAGES = 2
@@ -19,6 +20,11 @@ MIN_SPLIT_DOT_STEPS = 1 << 10
 MIN_SPLIT_DOT_SIDE = 8
 WIDE_DOT_SIDE = 512
 """So many columns of a few rows are shared out as they are."""
+
+MIN_LANES, SHORT_ROW = 4, 32
+"""Elements: loops over shorter rows have no lanes along them, and those over longer ones enough."""
+
+_IN_MEMORY = frozenset({"parameter", "get-tuple-element", "dot", "convolution", "fft", "sort", "custom-call", "while"})
 
 MIN_FOLDED_BYTES = 48 << 10
 """Of a right f32 operand that a dot reads transposed. What is smaller is turned, and multiplied without packing."""
@@ -42,6 +48,33 @@ def sums_over_images(convolution: HloInstruction) -> bool:
     features = image.dimensions[numbers.input_feature_dimension]
     uses = result.num_elements // max(1, result.dimensions[numbers.output_batch_dimension])
     return features >= MIN_SUMMED_IMAGES and uses >= MIN_USES_OF_ELEMENTS
+
+
+def has_short_rows(reduce: HloInstruction) -> bool:
+    """Whether reduced rows have too few elements for lanes along them, and are read faster as one long row.
+
+    What is read otherwise, as a vector that is added to each row, would be gathered: no worse than rows without lanes.
+    """
+    array, dims = reduce.operand(0), reduced_dimensions(reduce)
+    length = array.shape.dimensions[-1] if array.shape.rank - 1 in dims else SHORT_ROW
+    return length < MIN_LANES or (length < SHORT_ROW and _is_read_as_one(array))
+
+
+def _is_read_as_one(array: HloInstruction) -> bool:
+    """Whether all that an array may be computed from in its kernel lies as it does, or is one number."""
+    seen, stack = {array}, [array]
+    while stack:
+        item = stack.pop()
+        if item.op.has(Trait.ELEMENTWISE) or item.opcode in ("bitcast", "reshape"):
+            found = [o for o in item.operands if o not in seen]
+            seen.update(found)
+            stack += found
+        elif item.opcode == "broadcast":
+            if item.operand(0).shape.num_elements > 1:
+                return False
+        elif item.shape.num_elements > 1 and item.opcode not in _IN_MEMORY:
+            return False
+    return True
 
 
 def gains_by_parts(dot: HloInstruction) -> bool:

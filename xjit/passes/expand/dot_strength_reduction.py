@@ -29,9 +29,9 @@ Label = tuple[str, int]
 
 @dataclass
 class DotStrengthReduction(OpExpander):
-    """Writes products of vectors, of integers or complex numbers by vectors, and of small matrices whose batch dimension
-    is minor, as sums of products, and dots of one term without a sum; puts the batch of larger ones in front of their
-    matrices, and the columns of complex ones behind.
+    """Writes products of vectors, of integers or complex numbers by vectors, and of small matrices whose batch
+    dimension is minor, as sums of products, and dots of one term without a sum; puts the batch of larger ones in front
+    of their matrices, and the columns of complex ones behind.
 
     Products are small where an element takes part in fewer than `min_reuse` multiplications and additions in the mean.
     More terms than `max_terms` that are f32 or f64 are left to multiplications, which read a row once for several.
@@ -43,7 +43,7 @@ class DotStrengthReduction(OpExpander):
     max_terms: int = 1000
 
     def instruction_matches_pattern(self, instruction: HloInstruction) -> bool:
-        """Whether a dot has vectors, one term, a minor dimension of its batch, or complex numbers: most have neither."""
+        """Whether a dot has vectors, one term, a minor batch dimension, or complex numbers: most have none of these."""
         a = instruction.attributes_as(DotAttributes)
         if a.sparsity or a.algorithm or instruction.operand_count != 2 or not instruction.shape.is_static_array:
             return False
