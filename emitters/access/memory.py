@@ -25,7 +25,7 @@ from xjit.emitters.loops.variables import known_divisor
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.types import I1, I64, LLVMType, int_type, vector
-from xjit.llvm.values import Value, const_int
+from xjit.llvm.values import Value, const_int, const_vector
 
 BUFFER_ALIGNMENT = 16  # bytes: that of every operand and result of a kernel
 SECOND_LEVEL = 2  # the locality of a prefetch that leaves the first-level cache alone
@@ -42,11 +42,15 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Where a value is needed. `scalar` is an i1, `lanes` a vector of i1; None means everywhere."""
+    """Where a value is needed. `scalar` is an i1, `lanes` a vector of i1; None means everywhere.
+
+    `known`: the present lanes, where they are the same in every vector.
+    """
 
     scalar: Value | None = None
     lanes: Value | None = None
     depth: int = 0
+    known: tuple[bool, ...] | None = None
 
     @property
     def key(self) -> object:
@@ -80,16 +84,29 @@ def _restrict_one(nest: LoopNest, guard: Guard, expr: AffineExpr, interval: Inte
     depth = max(nest.depth_of(expr), guard.depth)
     builder = nest.levels[depth].builder
     if nest.uses_vector(expr) and not _is_one_for_all(nest, expr):
-        values = nest.lane_values(expr)
-        inside = _in_interval(builder, values, interval, nest.interval(expr))
-        lanes = inside if guard.lanes is None else builder.and_(guard.lanes, inside)
-        result = Guard(guard.scalar, lanes, depth)
+        inside, known = _lanes_inside(nest, builder, expr, interval)
+        if guard.lanes is not None:
+            inside = builder.and_(guard.lanes, inside)
+            known = known and guard.known and tuple(a and b for a, b in zip(known, guard.known, strict=True))
+        result = Guard(guard.scalar, inside, depth, known)
     else:
         inside = _in_interval(builder, nest.index_value(expr), interval, nest.interval(expr))
         scalar = inside if guard.scalar is None else builder.and_(guard.scalar, inside)
-        result = Guard(scalar, guard.lanes, depth)
+        result = Guard(scalar, guard.lanes, depth, guard.known)
     nest.levels[depth].cache[key] = result
     return result
+
+
+def _lanes_inside(
+    nest: LoopNest, builder: IRBuilder, expr: AffineExpr, interval: Interval
+) -> tuple[Value, tuple[bool, ...] | None]:
+    """Which lanes have a value in an interval, and the same as constants, where it is."""
+    lanes, constants = nest.vector, nest.lane_constants(expr)
+    if lanes is None or constants is None:
+        return _in_interval(builder, nest.lane_values(expr), interval, nest.interval(expr)), None
+    known = tuple(interval.lower <= value <= interval.upper for value in constants)
+    absent = (False,) * (lanes.width - len(known))
+    return const_vector(vector(I1, lanes.width), (*known, *absent)), known
 
 
 def _is_one_for_all(nest: LoopNest, expr: AffineExpr) -> bool:
@@ -115,6 +132,13 @@ def _first_lane(guard: Guard, builder: IRBuilder) -> Guard:
         return guard
     wanted = builder.extract_element(guard.lanes, 0)
     return Guard(wanted if guard.scalar is None else builder.and_(guard.scalar, wanted), None, guard.depth)
+
+
+def _needed_lanes(pattern: Sequence[int] | None, known: Sequence[bool] | None) -> Sequence[int]:
+    """How far the elements of the lanes that are known to be needed lie from the first lane's; none where it is not."""
+    if pattern is None or known is None:
+        return ()
+    return [place for place, wanted in zip(pattern, known, strict=True) if wanted]
 
 
 class MemoryAccess:
@@ -243,14 +267,15 @@ class MemoryAccess:
             if mask is None:
                 return builder.load(wide, address, align=self._alignment(wide, offset))
             return builder.masked_load(wide, address, mask, kind.bits // 8)
-        unguarded = guard.scalar is None and guard.lanes is None
-        if pattern is not None and unguarded:
-            if self.nest.tile is not None and len(pattern) > 1:
+        needed = pattern if guard.lanes is None else _needed_lanes(pattern, guard.known)
+        if pattern is not None and needed and guard.scalar is None:
+            if self.nest.tile is not None and len(pattern) > 1 and guard.lanes is None:
                 column = load_from_tile(self.nest, self.nest.tile, pointer, kind, offset, pattern)
                 if column is not None:
                     return column
-            if max(pattern) - min(pattern) < MAX_WINDOW * lanes.width:
-                return self._load_window(pointer, kind, offset, pattern, lanes, builder)
+            if max(needed) - min(needed) < MAX_WINDOW * lanes.width:
+                wanted = [place if place in needed else needed[0] for place in pattern]
+                return self._load_window(pointer, kind, offset, wanted, lanes, builder)
         return self._gather(pointer, kind, offset, mask, lanes, builder)
 
     def _fetch_next(self, address: Value, kind: LLVMType, offset: AffineExpr, builder: IRBuilder) -> None:

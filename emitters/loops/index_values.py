@@ -57,9 +57,7 @@ class IndexValues:
                 break
         else:
             return tuple(step * lane for lane in range(lanes.present))
-        bounds = self._table.intervals[lanes.position]
-        block = dim(self._table.new_variable((bounds.upper - bounds.lower) // lanes.width + 1))
-        first = block * lanes.width + bounds.lower
+        first = self._first_lane(lanes)
         start = self._table.simplify(substitute(expr, {lanes.position: first}))
         distances: list[int] = []
         for lane in range(lanes.present):
@@ -68,6 +66,24 @@ class IndexValues:
                 return None
             distances.append(moved.value)
         return tuple(distances)
+
+    def _first_lane(self, lanes: VectorVariable) -> AffineExpr:
+        """The vector variable's value in the first lane of any vector."""
+        bounds = self._table.intervals[lanes.position]
+        block = dim(self._table.new_variable((bounds.upper - bounds.lower) // lanes.width + 1))
+        return block * lanes.width + bounds.lower
+
+    def lane_constants(self, expr: AffineExpr) -> tuple[int, ...] | None:
+        """Returns the value of each present lane, if these are the same in every vector: those of `v mod 6` in vectors
+        of 48 lanes are 0 1 2 3 4 5 0 1 ...
+        """
+        lanes = self._levels.stack[-1].vector
+        assert lanes is not None
+        if expr.dim_mask != 1 << lanes.position:
+            return None
+        start = self._table.simplify(substitute(expr, {lanes.position: self._first_lane(lanes)}))
+        pattern = self.lane_pattern(expr) if start.is_constant else None
+        return None if pattern is None else tuple(start.value + distance for distance in pattern)
 
     def index_value(self, expr: AffineExpr) -> Value:
         """Emits an expression as i64 (the first lane's value where the vector variable occurs)."""

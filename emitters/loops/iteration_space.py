@@ -151,23 +151,29 @@ def period_of(size: int, width: int) -> int:
 
 
 def merge_short_innermost(space: IterationSpace, width: int, max_period: int = 1) -> IterationSpace:
-    """Returns the space with an innermost loop shorter than a vector merged into the next one.
+    """Returns the space with the innermost loops that are together shorter than a vector merged into the next one.
 
     Then lanes of `v floordiv size` and `v mod size` are regular: they repeat with every vector, or, where the size does
     not divide the width, with some (`period_of`): at most `max_period`, if there are as many.
     """
     while len(space.loops) > 1:
-        outer, inner = space.loops[-2:]
-        size, rows = space.size(inner), space.size(outer)
-        bounds = [space.table.intervals[p].lower for p in (outer, inner)]
-        if not 0 < size < width or any(bounds):
+        first, size = len(space.loops) - 1, space.size(space.loops[-1])
+        while first > 1 and size * space.size(space.loops[first - 1]) < width:
+            first -= 1
+            size *= space.size(space.loops[first])
+        outer, inner = space.loops[first - 1], space.loops[first:]
+        rows, period = space.size(outer), period_of(size, width) if size else 0
+        if not 0 < size < width or any(space.table.intervals[p].lower for p in (outer, *inner)):
             return space
-        period = period_of(size, width)
         if period > 1 and (period > max_period or rows * size < period * width):
             return space
         merged = space.table.new_variable(rows * size)
-        change = {outer: dim(merged).floordiv(size), inner: dim(merged).mod(size)}
-        space = space.replace(change, [*space.loops[:-2], merged])
+        change = {outer: dim(merged).floordiv(size)}
+        for position, place in zip(
+            inner, delinearize(dim(merged).mod(size), [space.size(p) for p in inner]), strict=True
+        ):
+            change[position] = place
+        space = space.replace(change, [*space.loops[: first - 1], merged])
     return space
 
 

@@ -55,6 +55,7 @@ class LoopNest:
         values = IndexValues(self.table, opened, self.bindings)
         self.uses_vector = values.uses_vector
         self.lane_pattern = values.lane_pattern
+        self.lane_constants = values.lane_constants
         self.index_value = values.index_value
         self.has_lane_values = values.has_lane_values
         self.lane_values = values.lane_values

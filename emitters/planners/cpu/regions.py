@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TypeAlias
@@ -13,6 +14,7 @@ from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.ir.instruction import HloInstruction
+from xjit.hlo.types.shape import Shape
 from xjit.llvm.gpu_models import SECTOR_BYTES
 from xjit.passes.analysis.fusion_cost import MAX_BOXES, edges_of_pieces, has_pieces_inside
 
@@ -48,7 +50,7 @@ def _boxes(planning: LoopPlanning) -> list[Box]:
     if root.opcode == "concatenate" and not (_has_short_pieces(root) if blocks else _is_in_a_vector(planning, root)):
         boxes = list(_operands(root))
     elif root.opcode == "pad" and not blocks and root.shape.num_elements >= MIN_PADDED_ELEMENTS:
-        boxes = list(_padding(root))
+        boxes = list(_padding(planning, root))
     elif (windows := _padded_windows(planning)) is not None:
         boxes = list(_window_padding(windows))
     elif not blocks and has_pieces_inside(planning.view.instruction):
@@ -97,9 +99,10 @@ def _operands(concatenate: HloInstruction) -> Iterator[Box]:
         start += size
 
 
-def _padding(pad: HloInstruction) -> Iterator[Box]:
+def _padding(planning: LoopPlanning, pad: HloInstruction) -> Iterator[Box]:
     """Yields the box from the operand's first element to its last and those around it; the ones along outer dimensions
-    have whole rows of inner ones. Inside, indices are those of elements, also between two of them."""
+    have whole rows of inner ones. Inside, indices are those of elements, also between two of them. Short rows stay
+    whole."""
     operand: dict[int, tuple[int, int]] = {}
     padding = pad.attributes_as(at.PadAttributes).padding
     for axis in reversed(pad.shape.minor_to_major):
@@ -109,6 +112,8 @@ def _padding(pad: HloInstruction) -> Iterator[Box]:
         begin = min(max(low, 0), size)
         end = max(begin, min(size, low + span))
         if (begin, end) == (0, size) or (step > 1 and not (low >= 0 and low + span <= size)):
+            continue
+        if _is_in_vectors(planning, pad.shape, axis):
             continue
         yield {**operand, axis: (0, begin)}
         yield {**operand, axis: (end, size - end)}
@@ -157,12 +162,18 @@ def _has_short_pieces(concatenate: HloInstruction) -> bool:
 
 
 def _is_in_a_vector(planning: LoopPlanning, concatenate: HloInstruction) -> bool:
-    """Whether rows of memory are so short that a vector, or a few together, take elements of all operands: a loop over
-    those of one would write a few elements here and there."""
+    """Whether a loop over the elements of one operand would write a few here and there (`_is_in_vectors`)."""
     axis = concatenate.attributes_as(at.ConcatenateAttributes).dimension
-    if concatenate.shape.minor_to_major[0] != axis or concatenate.operand_count > MAX_STACKED:
+    if concatenate.operand_count > MAX_STACKED:
         return False
-    row, lanes = concatenate.shape.dimensions[axis], planning.lanes
-    if all(operand.shape.dimensions[axis] == 1 for operand in concatenate.operands):
+    is_minor = concatenate.shape.minor_to_major[0] == axis
+    if is_minor and all(operand.shape.dimensions[axis] == 1 for operand in concatenate.operands):
         return True
+    return _is_in_vectors(planning, concatenate.shape, axis)
+
+
+def _is_in_vectors(planning: LoopPlanning, shape: Shape, axis: int) -> bool:
+    """Whether what lies together in memory along an axis is so short that a vector, or a few, take all of it."""
+    inner = shape.minor_to_major[: shape.minor_to_major.index(axis) + 1]
+    row, lanes = math.prod(shape.dimensions[d] for d in inner), planning.lanes
     return row <= lanes and period_of(row, lanes) <= MAX_PERIOD

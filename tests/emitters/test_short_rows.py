@@ -1,0 +1,51 @@
+"""Rows of a few elements that are padded, joined or repeated: vectors take several, without gathers and scatters."""
+
+from __future__ import annotations
+
+import pytest
+
+import xjit
+from tests.support.kernels import check, check_units
+
+ROWS = 6000  # enough for regions of their own, which longer rows have
+
+PAD = "ROOT r = {kind}[{n},7] pad(x, z), padding=0_0x{low}_{high}"
+BETWEEN = "ROOT r = {kind}[{twice},3] pad(x, z), padding=0_1_1x0_0"
+INSIDE = "ROOT r = {kind}[{n},6] pad(x, z), padding=0_0x1_0_1"
+STACK = """a = {kind}[{n},1,3] reshape(x)
+  b = {kind}[{n},1,3] negate(a)
+  ROOT r = {kind}[{n},2,3] concatenate(a, b), dimensions={{1}}"""
+TILE = "ROOT r = {kind}[{n},2,3] broadcast(x), dimensions={{0,2}}"
+
+
+def text(body: str, kind: str, **sizes: int) -> str:
+    body = body.format(kind=kind, n=ROWS, twice=2 * ROWS, **sizes)
+    return f"HloModule m\nENTRY e {{\n  x = {kind}[{ROWS},3] parameter(0)\n  z = {kind}[] parameter(1)\n  {body}\n}}\n"
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
+@pytest.mark.parametrize("kind", ["f32", "s8", "f64", "bf16", "c64"])
+def test_values(kind: str, level: str) -> None:
+    options = xjit.CompileOptions(cpu_level=level)
+    for low in (0, 1, 4):
+        check(text(PAD, kind, low=low, high=4 - low), options=options)
+    for body in (BETWEEN, INSIDE, STACK, TILE):
+        check(text(body, kind), options=options)
+
+
+def test_negative_padding() -> None:
+    for low, high in ((-1, 5), (-2, 6), (6, -2)):
+        check(text(PAD, "f32", low=low, high=high))
+
+
+def test_units() -> None:
+    for body in (PAD, BETWEEN):
+        assert check_units(text(body, "f32", low=1, high=3)) > 1
+
+
+@pytest.mark.parametrize("kind", ["f32", "s32"])
+@pytest.mark.parametrize("body", [PAD, BETWEEN, STACK, TILE])
+def test_neighbours_are_loaded_together(body: str, kind: str) -> None:
+    exe = xjit.compile(text(body, kind, low=1, high=3), options=xjit.CompileOptions(cpu_level="avx2"))
+    code = exe.as_text("llvm")
+    assert "shufflevector" in code and "gather" not in code and "scatter" not in code
