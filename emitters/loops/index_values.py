@@ -12,7 +12,7 @@ from xjit.emitters.loops.loop_levels import LoopLevels, VectorVariable
 from xjit.emitters.loops.variables import VariableTable
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.types import I32, I64, LLVMType, vector
-from xjit.llvm.values import Value, const_int
+from xjit.llvm.values import Value, const_int, const_vector
 
 
 class IndexValues:
@@ -125,10 +125,15 @@ class IndexValues:
 
     def lane_values(self, expr: AffineExpr) -> Value:
         """Emits an expression for every lane: a vector of i32 where the bounds allow it, else of i64."""
-        vector_variable = self._levels.stack[-1].vector
-        assert vector_variable is not None
+        lanes = self._levels.stack[-1].vector
+        assert lanes is not None
+        constants = self.lane_constants(expr)
+        if constants is not None:
+            kind = I32 if all(abs(value) < 2**31 for value in constants) else I64
+            absent = constants[:1] * (lanes.width - len(constants))
+            return const_vector(vector(kind, lanes.width), (*constants, *absent))
         narrow = self._fits(expr) and self._narrow_enough(expr)
-        return self._lanes(expr, vector_variable, I32 if narrow else I64)
+        return self._lanes(expr, lanes, I32 if narrow else I64)
 
     def _narrow_enough(self, expr: AffineExpr) -> bool:
         """Whether every intermediate value of an expression fits 32 bits."""

@@ -8,9 +8,11 @@ depends on shapes alone, so results do not depend on the number of threads.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Collection, Iterator, Sequence
 
-from xjit.affine import AffineExpr, dim
+from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.access.access_analysis import AccessAnalysis, Accesses, Index
 from xjit.emitters.schedule.statements import Combination, Lanes, Reduction
 from xjit.hlo import attributes as at
@@ -20,6 +22,8 @@ from xjit.llvm.target import Target
 from xjit.ops.reducers import reduction_identity, selected_extremum
 
 MIN_VECTOR_RANGE = 4
+MAX_LANES = 64
+MAX_STEPS = 4
 CHAINS = ((4, 4), (2, 12))
 """Sets of accumulators, and up to how many operations per element: short work would wait for the last result."""
 MAX_ROW_ELEMENTS = 16 * 1024
@@ -31,20 +35,30 @@ _COSTLY = frozenset(
 
 
 def plan_reduction(
-    analysis: AccessAnalysis, instruction: HloInstruction, index: Index, vectorised: bool, target: Target
+    analysis: AccessAnalysis,
+    instruction: HloInstruction,
+    index: Index,
+    vectorised: bool,
+    target: Target,
+    most_lanes: int = MAX_LANES,
 ) -> Reduction:
     """Plans the element at an index. `vectorised`: a vector variable is in force there, so the lanes are taken.
 
-    The loops are the analysis's range variables of the instruction; a search for an extremum gets new ones.
+    The loops are the analysis's range variables of the instruction; a search for an extremum gets new ones. There are
+    at most `most_lanes` accumulators in a vector.
     """
     ranges = [e.position for e in range_symbols(analysis, instruction)]
     takes_lanes = target.has_vector_arithmetic and not target.scalar_loops and not vectorised
     by_lanes = takes_lanes and instruction.opcode in ("reduce", "reduce-window")
     lanes = _lane_range(analysis, instruction, index) if by_lanes else None
     if lanes is not None and reduction_identity(instruction.to_apply) is not None:
-        return _by_lanes(analysis, instruction, index, ranges[lanes], target)
+        return _by_lanes(analysis, instruction, index, ranges[lanes], min(_width(instruction, target), most_lanes))
     if lanes is not None and _selects(analysis, instruction, ranges, target):
         return _select_by_lanes(analysis, instruction, index, ranges[0], target)
+    if vectorised and _is_short(analysis, instruction, index, ranges):
+        numbers = (range(i.lower, i.upper + 1) for i in (analysis.table.intervals[p] for p in ranges))
+        steps = tuple(tuple(map(constant, step)) for step in itertools.product(*numbers))
+        return Reduction(instruction.name, index, (), steps)
     return Reduction(instruction.name, index, tuple(ranges), (_symbols(ranges),))
 
 
@@ -56,6 +70,14 @@ def range_symbols(analysis: AccessAnalysis, instruction: HloInstruction) -> list
 
 def _symbols(ranges: Sequence[int]) -> tuple[AffineExpr, ...]:
     return tuple(dim(p) for p in ranges)
+
+
+def _is_short(analysis: AccessAnalysis, instruction: HloInstruction, index: Index, ranges: Sequence[int]) -> bool:
+    """Whether all steps can be written out: lanes that a step does not have, and how others lie, are known then."""
+    if not 0 < math.prod(map(analysis.table.size, ranges)) <= MAX_STEPS:
+        return False
+    inner = analysis.reduced_accesses(instruction, index).reductions
+    return not any(e.uses_dim(p) for _, place in inner for e in place for p in ranges)
 
 
 def _lane_range(analysis: AccessAnalysis, instruction: HloInstruction, index: Index) -> int | None:
@@ -71,11 +93,9 @@ def _lane_range(analysis: AccessAnalysis, instruction: HloInstruction, index: In
 
 
 def _by_lanes(
-    analysis: AccessAnalysis, instruction: HloInstruction, index: Index, innermost: int, target: Target
+    analysis: AccessAnalysis, instruction: HloInstruction, index: Index, innermost: int, width: int
 ) -> Reduction:
     table = analysis.table
-    kind = instruction.operand(0).shape.element_type
-    width = target.vector_width(register_type(PROMOTED.get(kind, kind)))
     accesses = analysis.reduced_accesses(instruction, index)
     chains = _chains(accesses, table.size(innermost), width)
     ranges = [e.position for e in range_symbols(analysis, instruction)]
@@ -85,6 +105,11 @@ def _by_lanes(
     keeps = tuple(i.name for i in _needed_again(instruction, analysis.leaves)) if one_loop and short else ()
     lanes = Lanes(innermost, width, chains)
     return Reduction(instruction.name, index, order, (_symbols(ranges),), Combination.TREE, lanes, keeps)
+
+
+def _width(instruction: HloInstruction, target: Target) -> int:
+    kind = instruction.operand(0).shape.element_type
+    return target.vector_width(register_type(PROMOTED.get(kind, kind)))
 
 
 def _selects(analysis: AccessAnalysis, instruction: HloInstruction, ranges: list[int], target: Target) -> bool:

@@ -49,3 +49,44 @@ def test_neighbours_are_loaded_together(body: str, kind: str) -> None:
     exe = xjit.compile(text(body, kind, low=1, high=3), options=xjit.CompileOptions(cpu_level="avx2"))
     code = exe.as_text("llvm")
     assert "shufflevector" in code and "gather" not in code and "scatter" not in code
+
+
+ADD = "add {{ a = {kind}[] parameter(0) b = {kind}[] parameter(1) ROOT c = {kind}[] add(a, b) }}\n"
+SUMS = """s = {kind}[{n}] reduce(x, z), dimensions={{1}}, to_apply=add
+  b = {kind}[{n},3] broadcast(s), dimensions={{0}}
+  ROOT r = {kind}[{n},3] multiply(x, b)"""
+RUNNING = "ROOT r = {kind}[{n},3] reduce-window(x, z), window={{size=1x3 pad=0_0x2_0}}, to_apply=add"
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
+@pytest.mark.parametrize("kind", ["f32", "s8", "f64", "bf16"])
+@pytest.mark.parametrize("body", [SUMS, RUNNING])
+def test_sums(body: str, kind: str, level: str) -> None:
+    """The steps of such sums are written out, so it is known which lanes have none."""
+    module = text(body, kind).replace("HloModule m\n", "HloModule m\n" + ADD.format(kind=kind))
+    tolerance = 0.05 if kind == "bf16" else 1e-5
+    options = xjit.CompileOptions(cpu_level=level)
+    check(module, options=options, rtol=tolerance, atol=tolerance)
+    code = xjit.compile(module, options=options).as_text("llvm")
+    assert "gather" not in code
+
+
+def test_rows_of_two_types_are_grouped() -> None:
+    """Maxima of bf16 have twice the lanes that sums of their exponentials have."""
+    module = """HloModule m
+max { a = bf16[] parameter(0) b = bf16[] parameter(1) ROOT c = bf16[] maximum(a, b) }
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+ENTRY e {
+  x = bf16[200,28] parameter(0)
+  low = bf16[] constant(-inf)
+  zero = f32[] constant(0)
+  m = bf16[200] reduce(x, low), dimensions={1}, to_apply=max
+  d = bf16[200,28] subtract(x, bf16[200,28] broadcast(m), dimensions={0})
+  s = f32[200] reduce(f32[200,28] exponential(f32[200,28] convert(d)), zero), dimensions={1}, to_apply=add
+  ROOT r = f32[200] log(s)
+}
+"""
+    for level in ("sse2", "avx2", "avx512"):
+        options = xjit.CompileOptions(cpu_level=level)
+        check(module, options=options, rtol=1e-5, atol=1e-5)
+        assert xjit.compile(module, options=options).as_text("schedule").count("reduce rows") == 2

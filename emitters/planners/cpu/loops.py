@@ -28,6 +28,7 @@ from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork, PlanCont
 from xjit.emitters.planners.cpu.regions import regions
 from xjit.emitters.planners.cpu.row_groups import group_rows, row_group_part
 from xjit.emitters.planners.cpu.transpose import tiled_spaces, transposed_loop
+from xjit.emitters.planners.reduction import MIN_VECTOR_RANGE
 from xjit.emitters.schedule.schedule import Schedule
 from xjit.emitters.schedule.statements import Part
 from xjit.hlo.attributes.opcodes import Trait
@@ -97,12 +98,21 @@ def plan_parts(planning: LoopPlanning, parts_of: SpacePlanner | None = None) -> 
             space = sort_loops(space, planning.offset(space))
             space = collapse_loops(space, planning.expressions)
             space = drop_single_trips(space)
-            accesses = planning.accesses(space)
-            if not any(access.row_reductions for access in accesses):
-                plain = planning.context.parts_of is None and not any(access.reductions for access in accesses)
+            if not any(_is_long(planning, r) for access in planning.accesses(space) for r, _ in access.row_reductions):
+                long = any(_is_long(planning, r) for access in planning.accesses(space) for r, _ in access.reductions)
+                plain = planning.context.parts_of is None and not long
                 space = merge_short_innermost(space, planning.lanes, MAX_PERIOD if plain else 1)
             parts += parts_of(planning, space)
     return parts
+
+
+def _is_long(planning: LoopPlanning, reduce: HloInstruction) -> bool:
+    """Whether a reduction has lanes along its rows, or columns. A shorter one is done again for each of its uses."""
+    return reduce.opcode != "reduce-window" and _reduced_elements(planning, reduce) >= MIN_VECTOR_RANGE
+
+
+def _reduced_elements(planning: LoopPlanning, reduce: HloInstruction) -> int:
+    return math.prod(v.bounds.upper + 1 for v in planning.analysis.maps.of(reduce)[0][0].indexing.range_vars)
 
 
 def plain_parts(planning: LoopPlanning, space: IterationSpace) -> list[Part]:
@@ -155,7 +165,7 @@ def vector_width(planning: LoopPlanning, space: IterationSpace) -> int:
     innermost = space.loops[-1]
     for access in planning.accesses(space):
         for reduce, index in access.row_reductions:
-            reduced = math.prod(v.bounds.upper + 1 for v in planning.analysis.maps.of(reduce)[0][0].indexing.range_vars)
+            reduced = _reduced_elements(planning, reduce)
             # rows shorter than half a vector would leave lanes idle; a search in a row has a first element per lane
             by_lanes = reduction_identity(reduce.to_apply) is not None or reduced >= 2 * planning.lanes
             if by_lanes and any(e.uses_dim(innermost) for e in index) and 2 * reduced > planning.lanes:

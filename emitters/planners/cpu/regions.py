@@ -52,7 +52,7 @@ def _boxes(planning: LoopPlanning) -> list[Box]:
     elif root.opcode == "pad" and not blocks and root.shape.num_elements >= MIN_PADDED_ELEMENTS:
         boxes = list(_padding(planning, root))
     elif (windows := _padded_windows(planning)) is not None:
-        boxes = list(_window_padding(windows))
+        boxes = list(_window_padding(planning, windows))
     elif not blocks and has_pieces_inside(planning.view.instruction):
         boxes = _between_edges(root)
     return [box for box in boxes if all(size for _, size in box.values())]
@@ -129,7 +129,7 @@ def _padded_windows(planning: LoopPlanning) -> HloInstruction | None:
     return hero if not planning.context.block_threads and shape.num_elements >= MIN_PADDED_ELEMENTS else None
 
 
-def _window_padding(windows: HloInstruction) -> Iterator[Box]:
+def _window_padding(planning: LoopPlanning, windows: HloInstruction) -> Iterator[Box]:
     """Yields the box of windows that have no padding, and those around it, as `_padding` does."""
     inside: dict[int, tuple[int, int]] = {}
     dimensions = windows.attributes_as(at.WindowAttributes).window.dimensions
@@ -143,6 +143,8 @@ def _window_padding(windows: HloInstruction) -> Iterator[Box]:
         begin = max(0, -(-window.padding_low // window.stride))
         end = min(size, last // window.stride + 1)
         if window.base_dilation != 1 or (begin, end) == (0, size) or begin >= end:
+            continue
+        if _is_in_vectors(planning, planning.work.shape, axis):
             continue
         yield {**inside, axis: (0, begin)}
         yield {**inside, axis: (end, size - end)}

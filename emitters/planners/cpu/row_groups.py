@@ -54,10 +54,10 @@ def row_group_part(planning: LoopPlanning, space: IterationSpace) -> Part | None
     space = merge_outer(space, 1 + columns)
     row = space.loops[-1 - columns]
     loops = [Loop(p, Role.SERIAL, ()) for p in space.loops]
-    target = planning.context.target
+    target, lanes = planning.context.target, planning.table.size(row)
 
     def plan(instruction: HloInstruction, index: Index, vectorised: bool) -> Reduction:
-        return plan_reduction(planning.analysis, instruction, index, vectorised, target)
+        return plan_reduction(planning.analysis, instruction, index, vectorised, target, lanes)
 
     levels = reductions_by_level(planning, space, loops, plan)
     depth = len(loops) - columns
@@ -72,7 +72,7 @@ def row_group_part(planning: LoopPlanning, space: IterationSpace) -> Part | None
         stores = (Loop(space.loops[-1], Role.VECTOR, stores, planning.lanes),)
         body: tuple[Statement, ...] = (*found, Loop(row, Role.SERIAL, stores))
     else:
-        body = (*found, Loop(row, Role.VECTOR, stores, planning.table.size(row)))
+        body = (*found, Loop(row, Role.VECTOR, stores, lanes))
     for number, position in reversed(list(enumerate(space.loops[: depth - 1]))):
         body = (Loop(position, Role.SERIAL if number else Role.TASK, body),)
     tiles = tuple(Tile(s.reduction.instruction, (row,), Memory.STACK) for s in found)
@@ -117,7 +117,7 @@ def _row_loop(planning: LoopPlanning, space: IterationSpace) -> int | None:
 
 
 def _lanes(planning: LoopPlanning, space: IterationSpace) -> int:
-    """Lanes of the reductions of a space; 0 if they differ, or if rows are too long for groups."""
+    """Lanes that the reductions of a space have, those of wide types; 0 if rows are too long for groups."""
     found: set[int] = set()
     for instruction, index in _reductions(planning, space):
         if instruction.opcode != "reduce" or instruction.operand_count != 2:
@@ -129,4 +129,4 @@ def _lanes(planning: LoopPlanning, space: IterationSpace) -> int:
         if reduction.combination is not Combination.TREE or reduction.lanes is None:
             return 0
         found.add(reduction.lanes.width)
-    return found.pop() if len(found) == 1 else 0
+    return min(found, default=0)
