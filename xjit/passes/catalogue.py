@@ -52,6 +52,7 @@ from xjit.passes.expand.ragged_dot_rewriter import RaggedDotRewriter
 from xjit.passes.expand.rng_bit_generator_expander import RngBitGeneratorExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
+from xjit.passes.expand.scatter_dimension_grouper import ScatterDimensionGrouper
 from xjit.passes.expand.scatter_expander import ScatterExpander
 from xjit.passes.expand.spread_convolution_expander import SpreadConvolutionExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
@@ -280,6 +281,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     RowFusion,
     RowTiling,
     ScanExpander,
+    ScatterDimensionGrouper,
     ScatterExpander,
     ScatterParallelizer,
     ScatterSimplifier,

@@ -35,6 +35,7 @@ from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.narrow_convolution_expander import NarrowConvolutionExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
+from xjit.passes.expand.scatter_dimension_grouper import ScatterDimensionGrouper
 from xjit.passes.expand.spread_convolution_expander import SpreadConvolutionExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
 from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
@@ -111,6 +112,7 @@ NEEDED_FOR: Mapping[str, str] = {
     "reduction-splitter": "sums over separate dimensions, as those of group norms are",
     "rng-expander": "random numbers of the stateful opcode, which has no kernel inside fusions",
     "row-tiling": "softmax and variances over rows that are longer than those measured",
+    "scatter-dimension-grouper": "updates of images and other windows whose rows are short",
     "scatter-parallelizer": "sums and maxima of segments of more elements than those measured",
     "topk-rewriter": "sorts of which only the first elements are read, as approximate top k on CPUs is",
     "transpose-folding": "products with `x.T`, which gradients of dots do not have: a transposed matrix times a vector",
@@ -160,6 +162,7 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
                 *simplification(options, residuals=[AttentionResiduals()]),
                 TransposeFolding(can_fold_dot_operand=reads_transposed, convolution_operands="none"),
                 DotStrengthReduction(),
+                ScatterDimensionGrouper(),
                 ScatterParallelizer(),
                 TopkRewriter(saves_a_sort),
             ]
