@@ -9,7 +9,6 @@ depends on shapes alone, so results do not depend on the number of threads.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Collection, Iterator, Sequence
 
 from xjit.affine import AffineExpr, constant, dim
@@ -23,7 +22,7 @@ from xjit.ops.reducers import reduction_identity, selected_extremum
 
 MIN_VECTOR_RANGE = 4
 MAX_LANES = 64
-MAX_STEPS = 4
+MAX_STEPS = 9  # those of windows of 3 x 3
 CHAINS = ((4, 4), (2, 12))
 """Sets of accumulators, and up to how many operations per element: short work would wait for the last result."""
 MAX_ROW_ELEMENTS = 16 * 1024
@@ -55,11 +54,10 @@ def plan_reduction(
         return _by_lanes(analysis, instruction, index, ranges[lanes], min(_width(instruction, target), most_lanes))
     if lanes is not None and _selects(analysis, instruction, ranges, target):
         return _select_by_lanes(analysis, instruction, index, ranges[0], target)
-    if vectorised and _is_short(analysis, instruction, index, ranges):
-        numbers = (range(i.lower, i.upper + 1) for i in (analysis.table.intervals[p] for p in ranges))
-        steps = tuple(tuple(map(constant, step)) for step in itertools.product(*numbers))
-        return Reduction(instruction.name, index, (), steps)
-    return Reduction(instruction.name, index, tuple(ranges), (_symbols(ranges),))
+    loops = len(ranges) - (_written_out(analysis, instruction, index, ranges) if vectorised else 0)
+    numbers = (range(i.lower, i.upper + 1) for i in (analysis.table.intervals[p] for p in ranges[loops:]))
+    steps = ((*_symbols(ranges[:loops]), *map(constant, step)) for step in itertools.product(*numbers))
+    return Reduction(instruction.name, index, tuple(ranges[:loops]), tuple(steps))
 
 
 def range_symbols(analysis: AccessAnalysis, instruction: HloInstruction) -> list[AffineExpr]:
@@ -72,12 +70,16 @@ def _symbols(ranges: Sequence[int]) -> tuple[AffineExpr, ...]:
     return tuple(dim(p) for p in ranges)
 
 
-def _is_short(analysis: AccessAnalysis, instruction: HloInstruction, index: Index, ranges: Sequence[int]) -> bool:
-    """Whether all steps can be written out: lanes that a step does not have, and how others lie, are known then."""
-    if not 0 < math.prod(map(analysis.table.size, ranges)) <= MAX_STEPS:
-        return False
+def _written_out(analysis: AccessAnalysis, instruction: HloInstruction, index: Index, ranges: Sequence[int]) -> int:
+    """How many of the inner loops are written out: it is known then how lanes lie, and which a step does not have."""
     inner = analysis.reduced_accesses(instruction, index).reductions
-    return not any(e.uses_dim(p) for _, place in inner for e in place for p in ranges)
+    count, steps = 0, 1
+    for p in reversed(ranges):
+        steps *= analysis.table.size(p)
+        if not 0 < steps <= MAX_STEPS or any(e.uses_dim(p) for _, place in inner for e in place):
+            break
+        count += 1
+    return count
 
 
 def _lane_range(analysis: AccessAnalysis, instruction: HloInstruction, index: Index) -> int | None:

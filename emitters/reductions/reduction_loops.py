@@ -119,14 +119,20 @@ class Accumulation:
         self.sizes = (shape.tuple_shapes[0] if shape.is_tuple else shape).dimensions
         self.types = [o.shape.element_type for o in instruction.operands[: self.inputs]]
         self.flipped = self._gains_by_minima()
+        self.in_any_order = self._may_reorder()
 
     def _gains_by_minima(self) -> bool:
-        """Whether lanes keep maxima as minima with the other sign: CPUs have neither with NaNs and signs of zeros, an
-        or of two minima is one that has them, and a maximum would be negated there and back at each step.
+        """Whether maxima are kept as minima with the other sign: CPUs have neither with NaNs and signs of zeros, an or
+        of two minima is one that has them, and a maximum would be negated there and back at each step.
         """
-        by_lanes = self.plan.combination is Combination.TREE and self.nest.target.gpu is None
-        kind = self.types[0]
-        return by_lanes and kind.is_float and single_operation(self.instruction.to_apply) == "maximum"
+        of_cpu = self.plan.combination is not Combination.SELECT and self.nest.target.gpu is None
+        return of_cpu and self.types[0].is_float and single_operation(self.instruction.to_apply) == "maximum"
+
+    def _may_reorder(self) -> bool:
+        """Whether elements may be combined with each other first. Narrow floats are rounded step by step, as in XLA."""
+        opcode, kind = single_operation(self.instruction.to_apply), self.types[0]
+        is_rounded = kind.is_float and kind.bit_width < 32 and not self.combiner.promote
+        return opcode is not None and (opcode in ("maximum", "minimum") or not is_rounded)
 
     def emit(self, values: list[RegisterValue]) -> list[RegisterValue]:
         """Returns the accumulators with all elements of the plan in them."""
@@ -137,7 +143,9 @@ class Accumulation:
             return self._by_lanes(values)
         if self.plan.combination is Combination.SELECT:
             return self._select_by_lanes(values)
-        return unflatten(self._loops(flatten(values), values), values)
+        start = [self._flip(value) for value in values] if self.flipped else values
+        found = unflatten(self._loops(flatten(start), start), start)
+        return [self._flip(value) for value in found] if self.flipped else found
 
     def _lanes(self) -> Lanes:
         assert self.plan.lanes is not None
@@ -225,9 +233,14 @@ class Accumulation:
         nest, lanes = self.nest, self.plan.lanes
 
         def steps(accumulators: Sequence[Value]) -> Sequence[Value]:
+            width = self._width(lanes) if lanes is not None else 0
+            together: list[Values] = []
             for symbols in self.plan.steps:
-                accumulators = self._step(symbols, accumulators, like, self._width(lanes) if lanes is not None else 0)
-            return accumulators
+                accumulators = self._step(symbols, accumulators, like, width, together)
+            while len(together) > 1:  # a tree: each step of a chain would wait for the one before
+                pairs = zip(together[::2], together[1::2], strict=False)
+                together = [self.combined(a, b) for a, b in pairs] + together[len(together) // 2 * 2 :]
+            return flatten(self.combined(unflatten(accumulators, like), together[0])) if together else accumulators
 
         def innermost(accumulators: Sequence[Value]) -> Sequence[Value]:
             if lanes is None:
@@ -237,9 +250,17 @@ class Accumulation:
         return nest.loops(self.plan.loops, innermost, start)
 
     def _step(
-        self, symbols: Sequence[AffineExpr], accumulators: Sequence[Value], like: Values, width: int
+        self,
+        symbols: Sequence[AffineExpr],
+        accumulators: Sequence[Value],
+        like: Values,
+        width: int,
+        together: list[Values],
     ) -> Sequence[Value]:
-        """Combines one element (or vector) into the accumulators; where the guard fails they stay as they are."""
+        """Combines one element (or vector) into the accumulators; where the guard fails they stay as they are.
+
+        One of several steps that is always wanted is added to `together` instead, if the order does not matter.
+        """
         nest, fused = self.nest, self.fused
         conditions = map_conditions(self.operand, self.sizes, self.index, symbols)
         guard = restrict(nest, self.guard, conditions)
@@ -254,10 +275,13 @@ class Accumulation:
         width = max([width] + [width_of(v) for v in old])
         new = [fused.splat(e, width) for e in elements]
         new = [self._flip(value) for value in new] if self.flipped else new
-        combined = flatten(self.combined(old, new))
         masks = [test.scalar, test.lanes]
         if width and nest.vector is not None and self._lanes_are_ranges(symbols):
             masks.append(nest.vector.mask)
+        if len(self.plan.steps) > 1 and self.in_any_order and not any(masks):
+            together.append(new)
+            return accumulators
+        combined = flatten(self.combined(old, new))
         for mask in masks:
             if mask is not None:
                 combined = [builder.select(mask, c, a) for c, a in zip(combined, accumulators, strict=True)]

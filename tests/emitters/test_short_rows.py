@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 import xjit
@@ -90,3 +92,48 @@ ENTRY e {
         options = xjit.CompileOptions(cpu_level=level)
         check(module, options=options, rtol=1e-5, atol=1e-5)
         assert xjit.compile(module, options=options).as_text("schedule").count("reduce rows") == 2
+
+
+WINDOWS = """HloModule m
+combine {{ a = {kind}[] parameter(0) b = {kind}[] parameter(1) ROOT c = {kind}[] {opcode}(a, b) }}
+ENTRY e {{
+  x = {kind}[2,21,21,{features}] parameter(0)
+  z = {kind}[] constant({init})
+  ROOT r = {kind}[2,{size},{size},{features}] reduce-window(x, z), window={{size=1x{window}x{window}x1
+    stride=1x{stride}x{stride}x1}}, to_apply=combine
+}}
+"""
+THREE, SEVEN = {"window": 3, "stride": 1, "size": 19}, {"window": 7, "stride": 7, "size": 3}
+
+
+@pytest.mark.parametrize("features", [3, 16])
+@pytest.mark.parametrize("opcode", ["maximum", "add"])
+@pytest.mark.parametrize("kind", ["f32", "s32"])
+def test_windows_are_written_out(kind: str, opcode: str, features: int) -> None:
+    """All steps of 3 x 3, of 7 x 7 those of a row."""
+    tolerance = 1e-5 if (kind, opcode) == ("f32", "add") else 0.0
+    for sizes, steps in ((THREE, "of (0, 0), (0, 1)"), (SEVEN, ", 0), (")):
+        module = WINDOWS.format(kind=kind, opcode=opcode, features=features, init=0, **sizes)
+        check(module, rtol=tolerance, atol=tolerance)
+        assert steps in xjit.compile(module).as_text("schedule")
+
+
+@pytest.mark.parametrize("features", [3, 16])
+@pytest.mark.parametrize("sizes", [THREE, SEVEN])
+def test_sums_of_narrow_floats_are_rounded_in_order(sizes: dict[str, int], features: int) -> None:
+    executable = xjit.compile(WINDOWS.format(kind="bf16", opcode="add", features=features, init=0, **sizes))
+    x = np.random.default_rng(0).standard_normal((2, 21, 21, features)).astype(ml_dtypes.bfloat16)
+    reach = (sizes["size"] - 1) * sizes["stride"] + 1
+    expected = np.zeros((2, sizes["size"], sizes["size"], features), ml_dtypes.bfloat16)
+    for i, j in np.ndindex(sizes["window"], sizes["window"]):
+        expected = expected + x[:, i : i + reach : sizes["stride"], j : j + reach : sizes["stride"]]
+    np.testing.assert_array_equal(np.asarray(executable(x)), expected)
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
+@pytest.mark.parametrize("opcode", ["maximum", "minimum"])
+def test_extrema_of_windows_keep_nans_and_signs_of_zeros(opcode: str, level: str) -> None:
+    module = WINDOWS.format(kind="f32", opcode=opcode, features=16, init="-0.0", **THREE)
+    values = np.array([0.0, -0.0, np.nan, 1.0, -1.0], np.float32)
+    x = np.random.default_rng(0).choice(values, (2, 21, 21, 16), p=[0.3, 0.63, 0.03, 0.02, 0.02])
+    check(module, x, options=xjit.CompileOptions(cpu_level=level))
