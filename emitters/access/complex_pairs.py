@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xjit.llvm.builder import IRBuilder
-from xjit.llvm.types import I64, LLVMType
+from xjit.llvm.types import I64, LLVMType, vector
 from xjit.llvm.values import Value, const_int
 
 
@@ -20,6 +20,14 @@ def load_pairs(
         else:
             halves.append(builder.masked_load(part, place, _doubled(builder, mask, half), part.elem.bits // 8))
     real, imag = (builder.shuffle_vector(halves[0], halves[1], range(n, 2 * width, 2)) for n in range(2))
+    return real, imag
+
+
+def split_pairs(builder: IRBuilder, elements: Value, part: LLVMType) -> tuple[Value, Value]:
+    """Returns the parts, of a scalar type, of complex elements that were loaded as integers of twice the size."""
+    width = elements.type.width
+    both = builder.bitcast(elements, vector(part, 2 * width))
+    real, imag = (builder.shuffle_vector(both, None, range(n, 2 * width, 2)) for n in range(2))
     return real, imag
 
 

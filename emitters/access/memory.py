@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, Interval, dim, linear_combination, substitute
-from xjit.emitters.access.complex_pairs import load_pairs, store_pairs
+from xjit.emitters.access.complex_pairs import load_pairs, split_pairs, store_pairs
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.access.transpose_tile import load_from_tile
 from xjit.emitters.elemental import ComplexValue, RegisterValue, load_convert, storage_type, store_convert
@@ -332,6 +332,9 @@ class MemoryAccess:
             address = self._address(buffer.pointer, part, offset * 2, builder)
             mask, wide = self._mask(self._lanes(), guard, builder), vector(part, self._lanes().width)
             return ComplexValue(*load_pairs(builder, address, wide, mask, part.bits // 8))
+        if varies and part.bits == 32 and not self.nest.target.has_aligned_vectors:
+            whole = self._load_vector(buffer.pointer, I64, offset, self._needed(buffer, offset, guard), builder)
+            return ComplexValue(*split_pairs(builder, whole, part))
         if varies:
             guard = self._needed(buffer, offset, guard)
             real = self._load_vector(buffer.pointer, part, offset * 2, guard, builder)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -124,7 +126,7 @@ def test_sums_of_narrow_floats_are_rounded_in_order(sizes: dict[str, int], featu
     executable = xjit.compile(WINDOWS.format(kind="bf16", opcode="add", features=features, init=0, **sizes))
     x = np.random.default_rng(0).standard_normal((2, 21, 21, features)).astype(ml_dtypes.bfloat16)
     reach = (sizes["size"] - 1) * sizes["stride"] + 1
-    expected = np.zeros((2, sizes["size"], sizes["size"], features), ml_dtypes.bfloat16)
+    expected: Any = np.zeros((2, sizes["size"], sizes["size"], features), ml_dtypes.bfloat16)
     for i, j in np.ndindex(sizes["window"], sizes["window"]):
         expected = expected + x[:, i : i + reach : sizes["stride"], j : j + reach : sizes["stride"]]
     np.testing.assert_array_equal(np.asarray(executable(x)), expected)
@@ -137,3 +139,18 @@ def test_extrema_of_windows_keep_nans_and_signs_of_zeros(opcode: str, level: str
     values = np.array([0.0, -0.0, np.nan, 1.0, -1.0], np.float32)
     x = np.random.default_rng(0).choice(values, (2, 21, 21, 16), p=[0.3, 0.63, 0.03, 0.02, 0.02])
     check(module, x, options=xjit.CompileOptions(cpu_level=level))
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
+def test_complex_elements_that_are_apart_are_loaded_as_one(level: str) -> None:
+    module = """HloModule m
+ENTRY e {
+  x = c64[40,7] parameter(0)
+  i = s32[19,1] parameter(1)
+  ROOT g = c64[40,19] gather(x, i), offset_dims={0}, collapsed_slice_dims={1}, start_index_map={1}, index_vector_dim=1, slice_sizes={40,1}
+}
+"""
+    options = xjit.CompileOptions(cpu_level=level)
+    check(module, options=options)
+    code = xjit.compile(module, options=options).as_text("llvm")
+    assert "i64> @llvm.masked.gather" in code and "float> @llvm.masked.gather" not in code

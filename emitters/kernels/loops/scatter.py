@@ -260,6 +260,8 @@ class _ScatterKernel:
             width = min(width, LANES)
         elif innermost not in windows:
             width = 0
+        else:  # masked stores are not handed on to the loads of the next update of a row
+            width = min(width, 1 << self.update_sizes[innermost].bit_length() - 1)
         nest.loops(loops, lambda _: self._combine(starts), vector_width=width)
 
     def _combine(self, starts: Sequence[AffineExpr]) -> Sequence[Value]:

@@ -275,3 +275,20 @@ def test_updates_that_read_the_array_are_not_overwritten_before() -> None:
       ROOT w = (s32[], f32[9,64], s32[40], f32[40,64]) while(t), condition=cond, body=body }}"""
     check(loop, *prologue_inputs())
     assert "copy" not in [k.kind for k in xjit.compile(loop).kernels]  # but is updated in place
+
+
+@pytest.mark.parametrize("columns", [2, 3, 4, 7, 8, 12])
+def test_short_rows_are_updated_without_masks_where_they_are_a_vector(columns: int) -> None:
+    module = f"""HloModule m
+add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
+ENTRY e {{
+  x = f32[5,{columns}] parameter(0)
+  i = s32[60,1] parameter(1)
+  u = f32[60,{columns}] parameter(2)
+  ROOT s = f32[5,{columns}] scatter(x, i, u), update_window_dims={{1}}, inserted_window_dims={{0}},
+    scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=add
+}}
+"""
+    check(module, rtol=1e-5, atol=1e-5)
+    masks = "masked.store" in xjit.compile(module).as_text("llvm")
+    assert masks == (columns & (columns - 1) != 0)
