@@ -282,10 +282,10 @@ def test_short_rows_are_updated_without_masks_where_they_are_a_vector(columns: i
     module = f"""HloModule m
 add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
 ENTRY e {{
-  x = f32[5,{columns}] parameter(0)
+  x = f32[16,{columns}] parameter(0)
   i = s32[60,1] parameter(1)
   u = f32[60,{columns}] parameter(2)
-  ROOT s = f32[5,{columns}] scatter(x, i, u), update_window_dims={{1}}, inserted_window_dims={{0}},
+  ROOT s = f32[16,{columns}] scatter(x, i, u), update_window_dims={{1}}, inserted_window_dims={{0}},
     scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=add
 }}
 """
