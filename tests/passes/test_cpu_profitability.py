@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xjit.passes.cpu.profitability import has_short_rows
+from xjit.passes.cpu.profitability import has_short_rows, reads_transposed
 from xjit.text.parser import parse_hlo
 
 PLAIN = "ROOT r = f32[{n}] reduce(x, z), dimensions={{1,2}}, to_apply=add"
@@ -46,3 +46,20 @@ add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
 ENTRY e { x = f32[100,3] parameter(0) z = f32[] constant(0) ROOT r = f32[3] reduce(x, z), dimensions={0}, to_apply=add }
 """)
     assert not has_short_rows(module.entry_computation.root_instruction)
+
+
+@pytest.mark.parametrize(
+    ("shape", "wanted"),
+    [("f32[8]", True), ("f32[1,8]", True), ("f32[4,8]", False)],  # small matrices are turned, and need no packing
+)
+def test_a_transposed_matrix_is_read_as_it_is_by_a_vector(shape: str, wanted: bool) -> None:
+    rows = shape.removeprefix("f32[").removesuffix("8]")
+    module = parse_hlo(f"""HloModule m
+ENTRY e {{
+  v = {shape} parameter(0)
+  x = f32[6,8] parameter(1)
+  t = f32[8,6] transpose(x), dimensions={{1,0}}
+  ROOT d = f32[{rows}6] dot(v, t), lhs_contracting_dims={{{shape.count(",")}}}, rhs_contracting_dims={{0}}
+}}
+""")
+    assert reads_transposed(module.entry_computation.root_instruction, 1) == wanted

@@ -160,7 +160,7 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
         *(
             [
                 *simplification(options, residuals=[AttentionResiduals()]),
-                TransposeFolding(can_fold_dot_operand=reads_transposed, convolution_operands="none"),
+                TransposeFolding("factors", "none", can_fold_dot_operand=reads_transposed),
                 DotStrengthReduction(),
                 ScatterDimensionGrouper(),
                 ScatterParallelizer(),

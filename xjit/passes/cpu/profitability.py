@@ -31,8 +31,10 @@ MIN_FOLDED_BYTES = 48 << 10
 
 
 def reads_transposed(dot: HloInstruction, number: int) -> bool:
-    """Whether a dot is no slower if it reads an operand as it was before a transpose."""
+    """Whether a dot is no slower if it reads an operand as it was before a transpose. By a vector it is read once."""
     operand = dot.operand(number).shape
+    if min(map(math.prod, _free_sizes(dot))) == 1:
+        return True
     return number == 0 or operand.element_type != PrimitiveType.F32 or operand.byte_size >= MIN_FOLDED_BYTES
 
 
@@ -81,8 +83,14 @@ def gains_by_parts(dot: HloInstruction) -> bool:
     """Whether parts of the sums of a dot are better shared out than its results: not of a few rows times a matrix."""
     if not all(shape.is_row_major for shape in (dot.shape, *(o.shape for o in dot.operands))):
         return False
-    sides = [math.prod(o.shape.dimensions[d] for d in dims) for o, dims in zip(dot.operands, free_dimensions(dot))]
+    sides = list(map(math.prod, _free_sizes(dot)))
     return max(sides) > 1 and (min(sides) >= MIN_SPLIT_DOT_SIDE or max(sides) < WIDE_DOT_SIDE)
+
+
+def _free_sizes(dot: HloInstruction) -> list[list[int]]:
+    """The sizes of the dimensions of each operand that are neither batch nor contracted."""
+    pairs = zip(dot.operands, free_dimensions(dot), strict=True)
+    return [[operand.shape.dimensions[d] for d in dims] for operand, dims in pairs]
 
 
 def saves_a_sort(sort: HloInstruction, k: int) -> bool:

@@ -18,7 +18,7 @@ def _always(_instruction: HloInstruction, _number: int) -> bool:
     return True
 
 
-_DOT_OPERANDS = ("matrices", "all", "none")
+_DOT_OPERANDS = ("matrices", "factors", "all", "none")
 _CONVOLUTION_OPERANDS = ("all", "none")
 
 
@@ -27,8 +27,9 @@ class TransposeFolding(OpExpander):
     """Reads what a transpose reads, with dimension numbers that say so.
 
     Of a dot, `dot_operands=matrices` are those with one free and one contracting dimension whose batch dimensions stay
-    in place; `all` are those whose free dimensions keep their order. The callbacks are asked of these which ones a
-    backend takes, as (instruction, number of the operand). A transpose that others read stays for them.
+    in place, and so is the other operand; of `factors` that may be a vector, too. `all` are those whose free dimensions
+    keep their order. The callbacks are asked of these which ones a backend takes, as (instruction, number of the
+    operand). A transpose that others read stays for them.
     """
 
     name = "transpose-folding"
@@ -77,14 +78,18 @@ class TransposeFolding(OpExpander):
         if self.dot_operands == "all":
             free = [order[d] for d in _free_dimensions(dot, number)]
             return free == sorted(free)
-        return is_row_column_transpose_dot_operand(dot, number)
+        return is_row_column_transpose_dot_operand(dot, number, by_vector=self.dot_operands == "factors")
 
 
-def is_row_column_transpose_dot_operand(dot: HloInstruction, number: int) -> bool:
-    """Whether an operand of a product of two matrices is a transpose of one that leaves batch dimensions in place."""
+def is_row_column_transpose_dot_operand(dot: HloInstruction, number: int, *, by_vector: bool = False) -> bool:
+    """Whether an operand of a product of two matrices is a transpose of one that leaves batch dimensions in place.
+
+    `by_vector`: or of a product with a vector.
+    """
     order, attributes = _order(dot.operand(number)), dot.attributes_as(DotAttributes)
     batch = attributes.rhs_batch_dims if number else attributes.lhs_batch_dims
-    if order is None or dot.shape.rank != len(batch) + 2 or len(order) != len(batch) + 2:
+    ranks = (len(batch) + 1, len(batch) + 2) if by_vector else (len(batch) + 2,)
+    if order is None or dot.shape.rank not in ranks or len(order) != len(batch) + 2:
         return False
     return len(_free_dimensions(dot, number)) == 1 and all(order[d] == d for d in batch)
 
