@@ -48,13 +48,15 @@ def plan_reduction(
     """
     ranges = [e.position for e in range_symbols(analysis, instruction)]
     takes_lanes = target.has_vector_arithmetic and not target.scalar_loops and not vectorised
-    by_lanes = takes_lanes and instruction.opcode in ("reduce", "reduce-window")
+    takes_one = instruction.opcode in ("reduce", "reduce-window")  # element at a time, and no products
+    by_lanes = takes_lanes and takes_one
     lanes = _lane_range(analysis, instruction, index) if by_lanes else None
     if lanes is not None and reduction_identity(instruction.to_apply) is not None:
         return _by_lanes(analysis, instruction, index, ranges[lanes], min(_width(instruction, target), most_lanes))
     if lanes is not None and _selects(analysis, instruction, ranges, target):
         return _select_by_lanes(analysis, instruction, index, ranges[0], target)
-    loops = len(ranges) - (_written_out(analysis, instruction, index, ranges) if vectorised else 0)
+    written_out = _written_out(analysis, instruction, index, ranges) if vectorised and takes_one else 0
+    loops = len(ranges) - written_out
     numbers = (range(i.lower, i.upper + 1) for i in (analysis.table.intervals[p] for p in ranges[loops:]))
     steps = ((*_symbols(ranges[:loops]), *map(constant, step)) for step in itertools.product(*numbers))
     return Reduction(instruction.name, index, tuple(ranges[:loops]), tuple(steps))

@@ -22,7 +22,7 @@ from xjit.text.parser import parse_hlo
     ("text", "message"),
     [
         ("op-expander-pass{opcode=tanh}", "one of negate, subtract, not, found 'tanh'"),
-        ("transpose-folding{dot_operands=some}", "one of matrices, all, none, found 'some'"),
+        ("transpose-folding{dot_operands=some}", "one of matrices, factors, all, none, found 'some'"),
         ("transpose-folding{convolution_operands=matrices}", "one of all, none"),
         ("topk-rewriter{is_profitable=true}", "can only be set from Python"),
     ],
