@@ -44,6 +44,8 @@ LONG_REGISTERS = 2
 """Registers of a vector whose elements take a transcendental function, or `LONG_OPERATIONS`. Such instructions wait for
 each other, and those of one register are so many that the CPU does not see far enough ahead to begin with the next."""
 LONG_OPERATIONS = 24
+CHAIN_REGISTERS, CHAIN_OPERATIONS = 4, 48
+"""The same of what takes so many operations, as unrolled loops do: one after the other, for most of them."""
 REDUCED_REGISTERS = 4
 """Registers of a vector of reductions: sums wait for each other, and those of one lane are added in order."""
 LONG_VECTORS = 16
@@ -184,10 +186,10 @@ def _registers(planning: LoopPlanning, space: IterationSpace, width: int) -> int
     accesses = planning.accesses(space)
     if any(e.uses_dim(row) for a in accesses for _, index in a.reductions for e in index):
         return REDUCED_REGISTERS
+    operations = sum(a.operations for a in accesses)
     is_long = any(i.op.has(Trait.TRANSCENDENTAL) for i in planning.view.instructions())
-    is_long |= sum(a.operations for a in accesses) >= LONG_OPERATIONS
-    if is_long and not any(a.reductions for a in accesses):
-        return LONG_REGISTERS
+    if (is_long or operations >= LONG_OPERATIONS) and not any(a.reductions for a in accesses):
+        return CHAIN_REGISTERS if operations >= CHAIN_OPERATIONS else LONG_REGISTERS
     return planning.narrowness
 
 
