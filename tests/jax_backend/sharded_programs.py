@@ -178,9 +178,18 @@ def callbacks_of_one_device(mesh: Mesh) -> Any:
         jax.debug.inspect_array_sharding(a * 2, callback=lambda s: seen.append(np.array(s.spec == P("x", "y"))))
         return io_callback(note, jax.ShapeDtypeStruct(a.shape, a.dtype), a) * 2
 
+    calls: list[int] = []
+
+    def count(v: Any) -> Any:
+        calls.append(1)
+        return np.array(v) * 2
+
     result = jax.block_until_ready(jax.jit(f)(put(mesh, A, "x", "y")))
+    pure = jax.jit(lambda v: jax.pure_callback(count, jax.ShapeDtypeStruct(v.shape, v.dtype), v))
+    doubled = jax.block_until_ready(pure(put(mesh, A, "x")))
+    assert len(calls) == 1
     jax.effects_barrier()
-    return result, sorted(seen, key=lambda v: v.size * 1000 + float(v.sum())), in_order
+    return (result, doubled), sorted(seen, key=lambda v: v.size * 1000 + float(v.sum())), in_order
 
 
 @program
@@ -198,6 +207,17 @@ def shardings_of_results(mesh: Mesh) -> Any:
     ]
     results = jax.tree.leaves([jax.jit(f)(put(mesh, A, "x", "y")) for f in functions])
     return results, np.array([[str(axis) for axis in [*r.sharding.spec, None, None][:2]] for r in results]) == "x"
+
+
+@program
+def shardings_of_parameters(mesh: Mesh) -> Any:
+    x = put(mesh, A, "x", "y")
+    functions: list[Any] = [lambda v, w: v + w, lambda v, w: w @ v, lambda v, w: v + w[0], lambda v, w: v + w[:4].sum()]
+    compiled = [jax.jit(f).lower(x, B).compile() for f in functions]
+    odd = jax.jit(lambda v, w: v[:7] + w).lower(x, B[:7]).compile()
+    results = [f(x, B) for f in compiled], odd(x, B[:7])
+    specs = [[str(axis) for axis in [*f.input_shardings[0][1].spec, None, None][:2]] for f in [*compiled, odd]]
+    return results, np.array([[ord(axis[-1]) for axis in axes] for axes in specs])
 
 
 @program

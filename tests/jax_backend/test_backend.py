@@ -70,6 +70,7 @@ y = x + 1
 y.delete()
 assert y.is_deleted()
 raises(RuntimeError, "deleted", lambda: y + 1)
+raises(jax.errors.JaxRuntimeError, "deleted or donated", y.unsafe_buffer_pointer)
 """, devices=2)  # fmt: skip
 
 

@@ -53,6 +53,20 @@ ENTRY e {
     assert str(module.entry_computation.root_instruction.sharding) == "{{devices=[2,1]<=[2]}, {replicated}}"
 
 
+def test_parameters_that_stay() -> None:
+    module = parse_hlo("""HloModule m, num_partitions=2
+ENTRY e {
+  p = f32[8,8] parameter(0), sharding={devices=[2,1]<=[2]}
+  q = f32[8,8] parameter(1)
+  r = f32[8,8] parameter(2)
+  a = f32[8,8] add(p, q)
+  ROOT b = f32[8,8] add(a, r)
+}""")
+    ShardingPropagation(allow_spmd_sharding_propagation_to_parameters=True, fixed_parameters=(0, 2)).run(module)
+    found = [str(p.sharding) for p in module.entry_computation.parameter_instructions]
+    assert found == ["{devices=[2,1]<=[2]}", "{devices=[2,1]<=[2]}", "None"]
+
+
 SUMMANDS = "sharding={devices=[1,2]<=[2] last_tile_dims={unreduced}}"
 
 
@@ -93,8 +107,10 @@ ENTRY e {{
 }}"""
 
 
-def test_a_call_with_an_effect_is_made_by_the_device_of_its_sharding() -> None:
-    module = parse_hlo(call_module(", sharding={maximal device=1}"))
+@pytest.mark.parametrize("has_effect", [True, False])
+def test_a_call_is_made_by_the_device_of_its_sharding(has_effect: bool) -> None:
+    text = call_module(", sharding={maximal device=1}")
+    module = parse_hlo(text if has_effect else text.replace(", custom_call_has_side_effect=true", ""))
     SpmdPartitioner().run(module)
     entry = module.entry_computation
     choice = next(i for i in entry.instructions if i.opcode == "conditional")

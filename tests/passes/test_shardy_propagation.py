@@ -17,7 +17,7 @@ ON_B = "devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate"
 
 def propagated(body: str) -> HloModule:
     module = parse_hlo(f"HloModule m, num_partitions=8\n\nENTRY e {{\n{body}\n}}")
-    ShardingPropagation(allow_spmd_sharding_propagation_to_output=True, even_outputs=False, mesh=MESH).run(module)
+    ShardingPropagation(allow_spmd_sharding_propagation_to_output=True, even_boundary=False, mesh=MESH).run(module)
     return module
 
 

@@ -20,7 +20,7 @@ _COMPUTATIONS, _REPLICA_IDS = 3, 1  # fields of DeviceAssignmentProto and its Co
 class Placement:
     """Devices by number, replica after replica; `assignment` is the serialized DeviceAssignment.
 
-    `spreads_to_results`: which results may get a sharding. `is_partitioned` asks for the SPMD
+    `spreads_to_parameters`, `spreads_to_results`: which of them may get a sharding. `is_partitioned` asks for the SPMD
     partitioner. `compile_options` are what the caller's options mean for xjit's compiler.
     """
 
@@ -29,6 +29,7 @@ class Placement:
     devices: tuple[int, ...]
     assignment: bytes
     is_partitioned: bool
+    spreads_to_parameters: tuple[bool, ...]
     spreads_to_results: tuple[bool, ...]
     compile_options: CompileOptions
 
@@ -58,6 +59,7 @@ def placement_of(options: bytes, num_devices: int) -> Placement:
         assignment.serialize(),
         num_devices,
         build.use_spmd_partitioning,
+        tuple(build.allow_spmd_sharding_propagation_to_parameters),
         tuple(build.allow_spmd_sharding_propagation_to_output),
         compile_options_of(parsed.env_option_overrides, dump_flags(build.debug_options)),
     )
@@ -70,7 +72,8 @@ def _placement(
     assignment: bytes,
     num_devices: int,
     is_partitioned: bool,
-    spreads: tuple[bool, ...],
+    spreads_to_parameters: tuple[bool, ...],
+    spreads_to_results: tuple[bool, ...],
     compile_options: CompileOptions,
 ) -> Placement:
     devices = _devices(assignment)
@@ -79,7 +82,16 @@ def _placement(
         raise InvalidArgument(f"a device assignment of {len(devices)} devices for {text}")
     if not all(0 <= device < num_devices for device in devices) or len(set(devices)) != len(devices):
         raise InvalidArgument(f"a device assignment outside of the {num_devices} devices: {list(devices)}")
-    return Placement(replicas, partitions, devices, assignment, is_partitioned, spreads, compile_options)
+    return Placement(
+        replicas,
+        partitions,
+        devices,
+        assignment,
+        is_partitioned,
+        spreads_to_parameters,
+        spreads_to_results,
+        compile_options,
+    )
 
 
 def _devices(assignment: bytes) -> tuple[int, ...]:

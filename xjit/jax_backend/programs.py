@@ -135,17 +135,22 @@ def _convert(code: bytes) -> HloModule:
 def _partition(module: HloModule, placement: Placement, meshes: Sequence[Mesh]) -> None:
     """Makes the program of one partition of one for all."""
     given = module.entry_computation.root_instruction.sharding
-    spreads = placement.spreads_to_results
+    parameters = module.entry_computation.parameter_instructions
+    open_parameters = [p for p, free in zip(parameters, placement.spreads_to_parameters) if free and p.sharding is None]
     FlattenCallGraph().run(module)  # each call's arrays may be split in a way of their own
     split_constants(module)
     ShardingPropagation(
-        allow_spmd_sharding_propagation_to_output=any(spreads),
-        fixed_outputs=tuple(i for i, free in enumerate(spreads) if not free),
-        even_outputs=not meshes,
+        allow_spmd_sharding_propagation_to_output=any(placement.spreads_to_results),
+        allow_spmd_sharding_propagation_to_parameters=bool(open_parameters),
+        fixed_outputs=tuple(i for i, free in enumerate(placement.spreads_to_results) if not free),
+        fixed_parameters=tuple(i for i, p in enumerate(parameters) if p not in open_parameters),
+        even_boundary=not meshes,
         own_rows=shardy_factors.FACTORS if meshes else {},
         mesh=max(meshes, key=lambda mesh: len(mesh.axes), default=None),
     ).run(module)
-    for parameter in module.entry_computation.parameter_instructions:
+    for parameter in parameters:
+        if meshes and parameter in open_parameters and parameter.sharding is not None:
+            parameter.sharding = _on_axes(parameter.sharding, parameter.shape, meshes)
         if parameter.sharding is None:  # JAX asks for that of each, where the program says nothing, too
             parameter.sharding = HloSharding(str(REPLICATED))
     root = module.entry_computation.root_instruction
@@ -155,7 +160,7 @@ def _partition(module: HloModule, placement: Placement, meshes: Sequence[Mesh]) 
 
 
 def _on_axes(sharding: HloSharding, shape: Shape, meshes: Sequence[Mesh]) -> HloSharding:
-    """What JAX can say of a result's sharding: dimensions are split by whole axes of a mesh, and evenly."""
+    """What JAX can say of the sharding of a result or parameter: dimensions are split by whole axes of a mesh, and evenly."""
     if sharding.elements:
         pairs = zip(sharding.elements, shape.tuple_shapes, strict=True)
         return HloSharding(elements=tuple(_on_axes(element, part, meshes) for element, part in pairs))

@@ -203,6 +203,21 @@ def _define_entries(module: Module) -> None:
     builder.call(functions["xjit_buffer_unhold"], [buffer, builder.i64(HOLD)])
     builder.ret(zero(PTR))
 
+    for name, field in (
+        ("Buffer_UnsafePointer", "buffer_pointer"),
+        ("Buffer_OpaqueDeviceMemoryDataPointer", "device_memory_ptr"),
+    ):
+        _define_address(module, name, field)
+
+
+def _define_address(module: Module, name: str, field: str) -> None:
+    builder, request, buffer = _entry(module, name)
+    with builder.when(builder.icmp_signed("!=", BUFFER.load(builder, buffer, "is_deleted"), const_int(I32, 0))):
+        builder.ret(builder.load(PTR, Value(PTR, f"@{DELETED_ERROR}"), align=8))
+    arguments, data = FUNCTIONS[name], BUFFER.load(builder, buffer, "data")
+    arguments.store(builder, request, field, data if arguments.type_of(field) is PTR else builder.ptrtoint(data, I64))
+    builder.ret(zero(PTR))
+
 
 DELETED_ERROR = "xjit_deleted_error"
 """The variable that holds the address of the error for buffers that were deleted or donated."""

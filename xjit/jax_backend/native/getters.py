@@ -103,8 +103,6 @@ _ROWS: Final = (
     ("Buffer_OnDeviceSizeInBytes", "buffer", BUFFER, "on_device_size_in_bytes=num_bytes"),
     ("Buffer_Device", "buffer", BUFFER, "device"),
     ("Buffer_Memory", "buffer", BUFFER, "memory"),
-    ("Buffer_UnsafePointer", "buffer", BUFFER, "buffer_pointer=data"),
-    ("Buffer_OpaqueDeviceMemoryDataPointer", "buffer", BUFFER, "device_memory_ptr=data"),
     ("Buffer_IsDeleted", "buffer", BUFFER, "is_deleted"),
     ("Buffer_IsOnCpu", "buffer", BUFFER, "is_on_cpu=is_on_host"),
     (

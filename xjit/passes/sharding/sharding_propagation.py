@@ -23,8 +23,9 @@ class ShardingPropagation(HloModulePass):
     Given annotations stay, but for those of the entry's results and parameters where the options let them be improved.
     Parameters of the entry without annotation get one only by that option. `cse_prevention_only` annotates broadcasts
     of scalars alone, so that equal ones with different uses stay apart. `fixed_outputs` are arrays of the result, by
-    number, whose annotations stay all the same. Improved outputs have tiles of one size only if `even_outputs`;
-    `own_rows` stand for those of `dimension_factors`, by opcode. With a `mesh`, shardings pass as Shardy passes them.
+    number, and `fixed_parameters` parameters, whose annotations stay all the same. What is improved of both has tiles
+    of one size only if `even_boundary`; `own_rows` stand for those of `dimension_factors`, by opcode. With a `mesh`,
+    shardings pass as Shardy passes them.
     """
 
     name = "sharding-propagation"
@@ -34,7 +35,8 @@ class ShardingPropagation(HloModulePass):
     allow_spmd_sharding_propagation_to_parameters: bool = False
     cse_prevention_only: bool = False
     fixed_outputs: tuple[int, ...] = ()
-    even_outputs: bool = True
+    fixed_parameters: tuple[int, ...] = ()
+    even_boundary: bool = True
     own_rows: Mapping[str, Callable[[HloInstruction], Factors]] = field(
         default_factory=dict[str, Callable[[HloInstruction], Factors]]
     )
@@ -65,7 +67,8 @@ class ShardingPropagation(HloModulePass):
             root = slots.entry.root_instruction
             found[root] = [slot for number, slot in enumerate(slots[root]) if number not in self.fixed_outputs]
         if self.allow_spmd_sharding_propagation_to_parameters:
-            found.update((parameter, slots[parameter]) for parameter in slots.entry.parameter_instructions)
+            parameters = enumerate(slots.entry.parameter_instructions)
+            found.update((p, slots[p]) for number, p in parameters if number not in self.fixed_parameters)
         return found
 
     def _free_slots(self, slots: ShardingSlots, folded: FoldedAnnotations) -> None:
@@ -75,9 +78,9 @@ class ShardingPropagation(HloModulePass):
         for parameter in slots.entry.parameter_instructions:
             for slot in slots[parameter]:
                 slot.fixed = slot.fixed or parameter.sharding is None
-        for instruction, improvable in self._improvable(slots).items():
+        for improvable in self._improvable(slots).values():
             for slot in improvable:  # host buffers are split evenly
-                slot.fixed, slot.is_even = False, self.even_outputs or instruction.opcode == "parameter"
+                slot.fixed, slot.is_even = False, self.even_boundary
         for instruction, dimensions in folded.free_dimensions.items():
             for slot in slots[instruction]:
                 slot.fixed, slot.free_dimensions = False, dimensions

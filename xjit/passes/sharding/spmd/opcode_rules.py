@@ -17,7 +17,7 @@ from xjit.passes.sharding.spmd.builder import SpmdBuilder
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
 from xjit.passes.sharding.spmd.placement import local_shape, place
 from xjit.passes.sharding.spmd.run_on_tiles import run_on_tiles
-from xjit.passes.sharding.spmd.run_once import run_once
+from xjit.passes.sharding.spmd.run_once import owner, run_once
 from xjit.passes.sharding.spmd.select_and_scatter import select_and_scatter
 from xjit.passes.sharding.spmd.summands import SUMMANDS, groups_of_leaves, sum_of, summand_of
 from xjit.passes.sharding.spmd.windowed_rules import windowed
@@ -124,7 +124,7 @@ def _custom_call(
 ) -> Parts:
     """Annotations reshard; at the boundaries of manual regions, a tile is seen as another array, or a summand.
 
-    What has an effect runs once, outside of manual regions.
+    What has an effect, or is said to be of one device, runs once, outside of manual regions.
     """
     name = target_of(call)
     if name == "Sharding":
@@ -133,7 +133,7 @@ def _custom_call(
     if partitioner is not None:
         return partitioner(call, operands, b)
     if name not in BOUNDARIES:
-        effect = call.attributes_as(at.CustomCallAttributes).custom_call_has_side_effect
+        effect = call.attributes_as(at.CustomCallAttributes).custom_call_has_side_effect or owner(call) is not None
         once = effect and target.kind != "manual" and name not in PASSED_CUSTOM_CALLS
         return run_once(call, operands, b) if once else run_on_tiles(call, operands, target, b)
     local = operands[0].local

@@ -1,4 +1,4 @@
-"""Custom calls with an effect outside of manual regions: one device makes the call, and gives its results to all."""
+"""Custom calls with an effect, or of one device, outside of manual regions: one makes the call, all get its results."""
 
 from __future__ import annotations
 
@@ -54,9 +54,14 @@ def _result(local: HloInstruction, b: SpmdBuilder) -> PartitionedHlo:
     return PartitionedHlo(whole, local.shape, REPLICATED)
 
 
-def _device(call: HloInstruction, b: SpmdBuilder) -> int:
+def owner(call: HloInstruction) -> int | None:
+    """The device of a call's `maximal` sharding, if it has one."""
     found = [read_sharding(leaf) for leaf in leaves_of(call.sharding)] if call.sharding is not None else []
-    device = next((sharding.devices[0] for sharding in found if sharding.kind == "maximal"), 0)
+    return next((sharding.devices[0] for sharding in found if sharding.kind == "maximal"), None)
+
+
+def _device(call: HloInstruction, b: SpmdBuilder) -> int:
+    device = owner(call) or 0
     if not 0 <= device < b.spmd.devices:
         raise HloVerifyError(f"custom-call on device {device} of {b.spmd.devices}", call.span)
     return device
