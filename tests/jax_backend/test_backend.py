@@ -107,6 +107,29 @@ assert not one.is_deleted() and (first(one, one + 1) == 3).all() and one.is_dele
 """)
 
 
+def test_donation_of_arrays_whose_results_get_any_sharding() -> None:
+    run("""
+from jax.experimental.layout import Format, Layout
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((4,), ("x",))
+rows, columns, whole = (NamedSharding(mesh, P(*axes)) for axes in (("x",), (None, "x"), ()))
+both = jax.jit(lambda a, b: a @ b, donate_argnums=(0, 1))
+a, b = jax.device_put(jnp.ones((8, 8)), Format(Layout((1, 0)), rows)), jax.device_put(jnp.ones((8, 8)), rows)
+compiled = both.lower(a, b).compile()
+assert "input_output_alias={ {}: (0, {}, may-alias) }, buffer_donor={ (1, {}) }" in compiled.as_text()
+assert compiled.memory_analysis().alias_size_in_bytes == 64, compiled.memory_analysis()
+assert (both(a, b) == 8).all() and a.is_deleted() and not b.is_deleted()
+turned = jax.jit(lambda a: a.T + 1, donate_argnums=0, in_shardings=rows)  # as many bytes, of another shape
+y = jax.device_put(jnp.ones((8, 4)), rows)
+assert "input_output_alias={ {}: (0, {}, may-alias) }" in turned.lower(y).compile().as_text()
+assert (turned(y) == 2).all() and y.is_deleted()
+other = jax.jit(lambda a, b: a + b, donate_argnums=0, out_shardings=whole)
+raises(jax.errors.JaxRuntimeError, "INTERNAL: Expected aliased input 0 at index {} and output at index {} to have the "
+       "same size. Input sub-shape is f32[2,8]{1,0} with size 64, output sub-shape is f32[8,8]{1,0} with size 256",
+       lambda: other(jnp.ones((8, 8)), jax.device_put(jnp.ones((8, 8)), rows)))
+""", devices=4)  # fmt: skip
+
+
 def test_layouts() -> None:
     run("""
 from jax.experimental.layout import Format, Layout
@@ -461,6 +484,11 @@ assert text.count(" all-reduce(") == 1 and "all-gather(" not in text and "is_sch
 assert "all-gather(" in running.to_string() and " all-reduce(" not in running.to_string()
 moved = jax.jit(lambda a: a * 2, out_shardings=NamedSharding(mesh, P())).lower(rows).compile()
 assert moved.as_text() == moved.runtime_executable().hlo_modules()[0].to_string()
+from jax.experimental import serialize_executable
+for compiled in (total, moved):
+    back = serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled))
+    assert back.as_text() == compiled.as_text() and back.cost_analysis() == compiled.cost_analysis()
+    assert str(back.memory_analysis()) == str(compiled.memory_analysis())
 """, devices=4)  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-"""Where Shardy passes a sharding on and XLA's propagation does not: rows beside those of `dimension_factors`.
+"""Where Shardy passes a sharding on and XLA's propagation does not, or the other way: instead of `dimension_factors`.
 
-The operations themselves need the whole dimension: the partitioner gathers it, and splits their results again.
+Sorts and FFTs themselves need the whole dimension: the partitioner gathers it, and splits their results again.
 """
 
 from __future__ import annotations
@@ -24,5 +24,17 @@ def _fft(instruction: HloInstruction) -> Factors:
     return Factors([dims], [dims])
 
 
-FACTORS: Final[Mapping[str, Callable[[HloInstruction], Factors]]] = {"sort": _sort, "fft": _fft}
+def _dynamic_update_slice(instruction: HloInstruction) -> Factors:
+    """What a dimension is a part of has no say in how that is split."""
+    sizes = zip(instruction.shape.dimensions, instruction.operand(1).shape.dimensions, strict=True)
+    update = tuple(d if size == part else NO_FACTOR for d, (size, part) in enumerate(sizes))
+    dims = tuple(range(len(update)))
+    return Factors([dims, update, *(None for _ in instruction.operands[2:])], [dims])
+
+
+FACTORS: Final[Mapping[str, Callable[[HloInstruction], Factors]]] = {
+    "sort": _sort,
+    "fft": _fft,
+    "dynamic-update-slice": _dynamic_update_slice,
+}
 """By opcode."""

@@ -16,6 +16,7 @@ from xjit.hlo.diagnostics import InvalidArgument, Unsupported
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.layout import Layout, Tile
 from xjit.hlo.types.shape import Shape
+from xjit.jax_backend.aliases import aliased_parameters
 from xjit.jax_backend.boundary import Boundary, tiles_of
 from xjit.jax_backend.c_api import BUFFER_TYPES
 from xjit.jax_backend.devices import MEMORY_KINDS, Client
@@ -85,17 +86,6 @@ def _dispatch(program: CpuProgram, num_devices: int) -> int:
         return DISPATCH_TOGETHER
     may_be_endless = program.always_releases_gil and not kinds & {CUSTOM_CALL, COLLECTIVE}
     return DISPATCH_LONG if may_be_endless or program.estimated_us * num_devices > LONG_US else DISPATCH_SHORT
-
-
-def _donors(module: HloModule, parameters: _Leaves, results: _Leaves, to: dict[int, int]) -> frozenset[int]:
-    """The parameters that a call deletes, used or not: a mere donor if XLA would find it a result of as many bytes."""
-    found = {alias.parameter_number for alias in module.config.input_output_alias}
-    free = [results.num_bytes(i) for i in range(len(results.shapes)) if i not in to.values()]
-    for donor in sorted({donor.parameter_number for donor in module.config.buffer_donors} - found - to.keys()):
-        if parameters.num_bytes(donor) in free:
-            free.remove(parameters.num_bytes(donor))
-            found.add(donor)
-    return frozenset(found)
 
 
 class ExecutableStructs:
@@ -170,7 +160,7 @@ class ExecutableStructs:
         results = _Leaves(root.tuple_shapes if root.is_tuple else [root], program.results, asked.result_layouts)
         to = {parameters.positions[alias.parameter]: results.positions[alias.result] for alias in program.aliases}
         source = {result: parameter for parameter, result in to.items()}
-        donors = dict.fromkeys(_donors(module, parameters, results, to), DONATED_WITHOUT_RESULT)
+        donors = dict.fromkeys(aliased_parameters(module), DONATED_WITHOUT_RESULT)
         memories = self._result_memories(len(results.shapes))
         takes = [
             self._array(parameters, i, donated_to=to.get(i, donors.get(i, NOT_DONATED)), donated_from=NOT_DONATED)

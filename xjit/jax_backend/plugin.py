@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from xjit.hlo.custom_call_registry import register_custom_call_target
 from xjit.hlo.diagnostics import InvalidArgument, ResourceExhausted, Unsupported
+from xjit.jax_backend.aliases import aliased_bytes
 from xjit.jax_backend.analyses import memory_size
 from xjit.jax_backend.c_api import FUNCTIONS, NAMED_VALUE, PROGRAM, VERSION, ErrorCode, NamedValueType
 from xjit.jax_backend.callbacks import TARGET, call_python, failure_of_function
@@ -385,10 +386,10 @@ class Plugin:
         request["generated_code_size_in_bytes"] = found.generated_code_size_in_bytes
         request["argument_size_in_bytes"] = arguments
         request["output_size_in_bytes"] = results
-        request["alias_size_in_bytes"] = found.alias_size_in_bytes
+        request["alias_size_in_bytes"] = aliased = aliased_bytes(loaded.module)
         request["temp_size_in_bytes"] = found.temp_size_in_bytes
         size = FUNCTIONS["Executable_GetCompiledMemoryStats"].offsets
-        total = arguments + results + found.temp_size_in_bytes - found.alias_size_in_bytes
+        total = arguments + results + found.temp_size_in_bytes - aliased
         for field in ("peak_memory_in_bytes", "total_size_in_bytes"):
             if request["struct_size"] > size[field]:
                 request[field] = total

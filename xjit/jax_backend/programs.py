@@ -19,6 +19,7 @@ from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.diagnostics import InvalidArgument, UnknownTarget, Unsupported
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
+from xjit.jax_backend.aliases import settle_aliases
 from xjit.jax_backend.analyses import cost_properties
 from xjit.jax_backend.boundary import AUTO, Boundary, boundary_of, free_layout, placed_shape
 from xjit.jax_backend.c_api import NAMED_VALUE, ErrorCode, NamedValueType
@@ -115,14 +116,19 @@ class LoadedProgram:
 
 
 def _read_program(code: bytes, placement: Placement, boundary: Boundary) -> HloModule:
-    """The program as each of its devices runs it. Errors: the HloError family."""
+    """The program as each of its devices runs it. Errors: the HloError family; CodedError of `settle_aliases`."""
     module = read_artifact(code) or _convert(code)
-    module.config.replica_count, module.config.num_partitions = placement.num_replicas, placement.num_partitions
+    _count_devices(module, placement)
     meshes = import_shardy(module)
     if placement.num_partitions > 1 and placement.is_partitioned:
         _partition(module, placement, meshes)
     _place(module, boundary)
+    settle_aliases(module)
     return module
+
+
+def _count_devices(module: HloModule, placement: Placement) -> None:
+    module.config.replica_count, module.config.num_partitions = placement.num_replicas, placement.num_partitions
 
 
 def _convert(code: bytes) -> HloModule:
@@ -160,7 +166,7 @@ def _partition(module: HloModule, placement: Placement, meshes: Sequence[Mesh]) 
 
 
 def _on_axes(sharding: HloSharding, shape: Shape, meshes: Sequence[Mesh]) -> HloSharding:
-    """What JAX can say of the sharding of a result or parameter: dimensions are split by whole axes of a mesh, and evenly."""
+    """What JAX can say of a sharding at the boundary: dimensions are split by whole axes of a mesh, and evenly."""
     if sharding.elements:
         pairs = zip(sharding.elements, shape.tuple_shapes, strict=True)
         return HloSharding(elements=tuple(_on_axes(element, part, meshes) for element, part in pairs))
@@ -234,6 +240,7 @@ def read_program(client: Client, number: int, data: bytes, options: bytes) -> Lo
         raise Unsupported("a serialized program for a GPU")
     executable = CpuExecutable(program_from_bytes(program))
     module = create_from_proto(proto)
+    _count_devices(module, placement)  # no part of a module's proto
     run = native_code(executable, len(placement.devices))
     structs = ExecutableStructs(client, executable.program, run, number, placement, boundary)
     structs.build(module, code, returns_errors=False)

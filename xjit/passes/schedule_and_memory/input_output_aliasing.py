@@ -48,12 +48,15 @@ def must_aliases(module: HloModule) -> list[ResultAlias]:
 def keep_aliases(module: HloModule, classes: BufferClasses) -> list[ResultAlias]:
     """Reserves the buffers of results for parameters; returns the aliases that can be kept.
 
-    Donated parameters without an output of their own take the first result of the same shape that is free: of `_TRIES`.
+    Donated parameters without an output of their own take the first result of the same shape that no alias names: of
+    `_TRIES`.
     """
     parameters = module.entry_computation.parameter_instructions
     values = [v for p in parameters for v in classes.flow.values(p) if v is not None]
     kept = [a for a in declared_aliases(module) if classes.share_with_parameter(values[a.parameter], a.result)]
-    return [*kept, *_donations(module, classes, values, {a.result for a in kept})]
+    named = [index for alias in module.config.input_output_alias for index in _leaves_of(module, alias)]
+    numbers = {index: number for number, (index, _) in enumerate(_arrays(module.result_shape))}
+    return [*kept, *_donations(module, classes, values, {numbers[index] for index in named})]
 
 
 def _donations(
@@ -75,6 +78,11 @@ def _donations(
             if (result := next(fitting, None)) is not None:
                 del candidates[result]
                 yield ResultAlias(number, result, physical_byte_size(shape))
+
+
+def _leaves_of(module: HloModule, alias: Alias) -> list[ShapeIndex]:
+    """The arrays of the result that an alias is for."""
+    return [(*alias.output_index, *index) for index, _ in _arrays(module.result_shape.subshape(alias.output_index))]
 
 
 def _parameter_leaves(module: HloModule) -> dict[tuple[int, ShapeIndex], tuple[int, Shape]]:
