@@ -241,6 +241,7 @@ def shardings_where_operands_disagree(mesh: Mesh) -> Any:
         (lambda v: (lax.associative_scan(jnp.add, v), v[:2], jnp.convolve(v, jnp.ones(3))), both),
         (lambda a, i: lax.dynamic_slice(a, (i, 0), (4, 8)), x, put(mesh, np.int32(1))),
         (lambda a, b: lax.dynamic_update_slice(a, b[:4], (2, 0)), put(mesh, A), rows),
+        (lambda a, b: (jnp.sort(a), jnp.sort(b), jnp.sort(b[None], 1), jnp.sort(b[None], 0)), x, both),
     ]
     results = [jax.tree.leaves(jax.jit(f)(*arrays)) for f, *arrays in cases]
     found = [[str(axis) for axis in [*r.sharding.spec, None, None, None][:3]] for row in results for r in row]

@@ -10,11 +10,16 @@ from typing import Final
 
 from xjit.hlo import HloInstruction
 from xjit.hlo.annotations.sharding_algebra import NO_FACTOR
+from xjit.hlo.attributes.algorithms import SortAttributes
 from xjit.passes.sharding.factor_rows import Factors
 
 
 def _sort(instruction: HloInstruction) -> Factors:
-    dims = tuple(range(instruction.operands[0].shape.rank))
+    """The sorted dimension is passed on, too, if there is another that may take its axes meanwhile."""
+    along = instruction.attributes_as(SortAttributes).sort_dimension
+    sizes = instruction.operands[0].shape.dimensions
+    has_others = any(size > 1 for d, size in enumerate(sizes) if d != along)
+    dims = tuple(d if d != along or has_others else NO_FACTOR for d in range(len(sizes)))
     return Factors([dims] * instruction.operand_count, [dims] * instruction.operand_count)
 
 
