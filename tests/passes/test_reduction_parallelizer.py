@@ -64,6 +64,7 @@ def test_results(kind: str, dims: tuple[int, ...], reduced: tuple[int, ...], ini
         ((64, 56, 64), (0, 1), "s32[64,64]"),
         ((400, 30, 64), (0, 1), "s32[50,64]"),
         ((3, 1 << 18), (0, 1), "s32[3,16]"),
+        ((1 << 40,), (0,), "s32[64]"),  # divisors are not looked for among all numbers
     ],
 )
 def test_there_are_about_64_partial_results(dims: tuple[int, ...], reduced: tuple[int, ...], partial: str) -> None:

@@ -244,12 +244,12 @@ class _ConvolutionPlanner:
             tile_2 = -(-tile_2 // 2)
         tile_1 = tile_batch = 1
         if tile_2 == second.output:
-            tile_1 = max((t for t in range(1, first.output + 1) if self._fits(1, t, tile_2, pixels)), default=1)
+            most = min(first.output, pixels // tile_2)
+            tile_1 = max((t for t in range(1, most + 1) if self._fits(1, t, tile_2, pixels)), default=1)
             tile_1 = _balanced(first.output, tile_1)
             if tile_1 == first.output:
-                tile_batch = max(
-                    (t for t in range(1, self.batch + 1) if self._fits(t, tile_1, tile_2, pixels)), default=1
-                )
+                most = min(self.batch, pixels // (tile_1 * tile_2))
+                tile_batch = max((t for t in range(1, most + 1) if self._fits(t, tile_1, tile_2, pixels)), default=1)
                 tile_batch = _balanced(self.batch, tile_batch)
         self.tile_batch, self.tile_1, self.tile_2 = tile_batch, tile_1, tile_2
 

@@ -125,3 +125,9 @@ def test_too_many_dimensions_are_refused() -> None:
     case = Case(1, 2, 2, (3, 3, 3, 3), (2, 2, 2, 2))
     with pytest.raises(ValueError, match="at most 3 spatial dimensions"):
         plan_convolution(convolution_shape(case), GemmTypes(), Target.host())
+
+
+@pytest.mark.parametrize(("batch", "size"), [(1, 1 << 34), (1 << 34, 4)])
+def test_tiles_of_large_arrays_are_found_among_the_small_ones(batch: int, size: int) -> None:
+    case = Case(batch, 1, 4, (size, 8), (3, 3), padding=((1, 1), (1, 1)))
+    plan_convolution(convolution_shape(case), GemmTypes(), Target.host())

@@ -88,7 +88,8 @@ def _cut_of(sizes: Sequence[int], reduced: Sequence[int]) -> _Cut | None:
         kept, most = tuple(reduced[first:i]), sizes[d] - (d == reduced[-1])
         if kept and d != kept[-1] + 1:
             return None
-        counts = [n for n in range(1, most + 1) if sizes[d] % n == 0 and outer * n in PARTIALS]
+        few = min(most, (PARTIALS.stop - 1) // outer)  # of a dimension of any size
+        counts = [n for n in range(1, few + 1) if sizes[d] % n == 0 and outer * n in PARTIALS]
         if counts:
             return _Cut(kept, d, min(counts, key=lambda n: abs(outer * n - WANTED_PARTIALS)))
         outer *= sizes[d]
