@@ -26,10 +26,11 @@ _ROW_MAJOR: Final = ("", AUTO, "default")
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """Per parameter and result: the layout as text, and for results the kind of memory; "" is the default."""
+    """Per parameter and result: the layout as text, and the kind of memory; "" is the default."""
 
     parameter_layouts: tuple[str, ...] = ()
     result_layouts: tuple[str, ...] = ()
+    parameter_memories: tuple[str, ...] = ()
     result_memories: tuple[str, ...] = ()
 
 
@@ -45,7 +46,8 @@ def boundary_of(code: bytes) -> Boundary:
         module = stablehlo.deserialize_portable_artifact(context, code)
         main: Any = next(op for op in module.body.operations if str(op.attributes["sym_name"]) == '"main"')
         arguments, results = main.arg_attrs, main.result_attrs
-        return Boundary(_texts(arguments, _LAYOUT), _texts(results, _LAYOUT), _texts(results, _MEMORY))
+        sides = (arguments, results)
+        return Boundary(*(_texts(side, name) for name in (_LAYOUT, _MEMORY) for side in sides))
 
 
 def _texts(attributes: Any, name: str) -> tuple[str, ...]:

@@ -53,6 +53,7 @@ class LoadedProgram:
     structs: ExecutableStructs
     options: Memory
     placement: Placement
+    boundary: Boundary
     callbacks: Callbacks
 
     @cached_property
@@ -71,7 +72,12 @@ class LoadedProgram:
     def optimized_program(self) -> bytes:
         """The module as it runs (of code that was read back: as it came), and its config, serialized."""
         module = self.analyzed.optimized_module if self._is_compiled_here else self.module
-        return hlo_module_with_config(to_proto(module), self.placement.num_replicas, self.placement.num_partitions)
+        return self._with_config(module)
+
+    def _with_config(self, module: HloModule) -> bytes:
+        placement, boundary = self.placement, self.boundary
+        memories = boundary.parameter_memories, boundary.result_memories
+        return hlo_module_with_config(to_proto(module), placement.num_replicas, placement.num_partitions, *memories)
 
     @property
     def _is_compiled_here(self) -> bool:
@@ -94,7 +100,7 @@ class LoadedProgram:
         options = self.placement.compile_options
         left_out = (*options.disabled_passes, *([ReducingCollectiveExpander.name] if is_reducing else []))
         shown = xjit.compiler.optimized_for_cpu(module, replace(options, disabled_passes=left_out))
-        return hlo_module_with_config(to_proto(shown), self.placement.num_replicas, self.placement.num_partitions)
+        return self._with_config(shown)
 
     @cached_property
     def costs(self) -> tuple[Memory, int, Sequence[Memory]]:
@@ -216,7 +222,7 @@ def load_program(client: Client, number: int, code: bytes, options: bytes) -> Lo
     run = executable.code if isinstance(executable, GpuProgram) else native_code(executable, len(placement.devices))
     structs = ExecutableStructs(client, executable.program, run, number, placement, boundary)
     structs.build(module, code, returns_errors=bool(callbacks.numbers))
-    return LoadedProgram(executable, module, code, structs, Memory(options), placement, callbacks)
+    return LoadedProgram(executable, module, code, structs, Memory(options), placement, boundary, callbacks)
 
 
 def _not_found(error: UnknownTarget) -> CodedError:
@@ -244,7 +250,7 @@ def read_program(client: Client, number: int, data: bytes, options: bytes) -> Lo
     run = native_code(executable, len(placement.devices))
     structs = ExecutableStructs(client, executable.program, run, number, placement, boundary)
     structs.build(module, code, returns_errors=False)
-    return LoadedProgram(executable, module, code, structs, Memory(options), placement, Callbacks(()))
+    return LoadedProgram(executable, module, code, structs, Memory(options), placement, boundary, Callbacks(()))
 
 
 def _cut(data: bytes) -> list[bytes]:
