@@ -189,7 +189,8 @@ for f in (lambda a: a + 1, lambda a: jax.device_put(a, memory("device")) + 1):
 y, z = jax.jit(lambda a: (jax.device_put(a * 2, memory("pinned_host")), a))(x)
 assert (y.sharding.memory_kind, z.sharding.memory_kind) == ("pinned_host", "device")
 assert (np.asarray(y) == 2 * np.asarray(x)).all()
-text = jax.jit(lambda a, b: (a + b, a), out_shardings=(memory("device"), memory("pinned_host"))).lower(host, x).compile().as_text()
+kinds = memory("device"), memory("pinned_host")
+text = jax.jit(lambda a, b: (a + 1, b + 1), out_shardings=kinds).lower(host, x).compile().as_text()
 assert "layout={(f32[3,4]{1,0:S(5)}, f32[3,4]{1,0})->(f32[3,4]{1,0}, f32[3,4]{1,0:S(5)})}" in text, text
 """)
 
