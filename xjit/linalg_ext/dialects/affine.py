@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from xjit.affine import AffineMap
 from xjit.linalg_ext.dialects.assembly import op
-from xjit.linalg_ext.dialects.definition import CustomAssembly, make_rows
-from xjit.linalg_ext.ir.attributes import AffineMapAttr
+from xjit.linalg_ext.dialects.definition import DYNAMIC, CustomAssembly, make_rows
+from xjit.linalg_ext.ir.attributes import AffineMapAttr, DenseArrayAttr
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Operation, Value
 from xjit.linalg_ext.ir.types import IndexType
@@ -74,6 +74,28 @@ def check_mapped(op: Operation) -> None:
         raise LinalgVerifyError(f"'{op.name}' op has a map with {len(map.results)} results", op.location)
 
 
+def _check_basis(op: Operation, count: int, what: str) -> None:
+    """The first number of a basis may be left out: nothing is divided by it."""
+    basis = op.attributes["static_basis"]
+    size = len(basis.ints) if isinstance(basis, DenseArrayAttr) else -1
+    if count - size not in (0, 1) or count == 0:
+        raise LinalgVerifyError(f"'{op.name}' op has {count} {what} for a basis of {size} numbers", op.location)
+
+
+def check_delinearize(op: Operation) -> None:
+    """A result per number of the basis, of type index."""
+    _check_basis(op, len(op.results), "results")
+    if any(t != INDEX for t in op.result_types):
+        raise LinalgVerifyError(f"'{op.name}' op gives indices, found {op.result_types[0]}", op.location)
+
+
+def check_linearize(op: Operation) -> None:
+    """An index per number of the basis."""
+    basis = op.attributes["static_basis"]
+    dynamic = basis.ints.count(DYNAMIC) if isinstance(basis, DenseArrayAttr) else 0
+    _check_basis(op, len(op.operands) - dynamic, "indices")
+
+
 AFFINE_ROWS = make_rows(
     *(
         op(
@@ -86,6 +108,23 @@ AFFINE_ROWS = make_rows(
             check=check_mapped,
         )
         for name in ("affine.apply", "affine.min", "affine.max")
+    ),
+    op(
+        "affine.delinearize_index",
+        "linear_index index;dynamic_basis* index",
+        "multi_index*",
+        "%linear_index into basis(dynamic_basis, static_basis) attrs : type(multi_index)",
+        traits="pure",
+        check=check_delinearize,
+    ),
+    op(
+        "affine.linearize_index",
+        "multi_index* index;dynamic_basis* index",
+        "linear_index",
+        "{ disjoint(disjoint) }?disjoint _ [ %multi_index ] by basis(dynamic_basis, static_basis) attrs"
+        " : type(linear_index)",
+        traits="pure",
+        check=check_linearize,
     ),
     op("affine.yield", "operands*", "", "attrs { %operands : type(operands) }?operands", traits="pure terminator"),
 )

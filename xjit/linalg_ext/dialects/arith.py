@@ -200,6 +200,7 @@ ARITH_ROWS = make_rows(
         "sum;overflow",
         "%lhs , %rhs attrs : type(sum) , type(overflow)",
         traits="pure commutative",
+        result_names=("sum", "overflow"),
     ),
     *(
         op(
@@ -208,6 +209,7 @@ ARITH_ROWS = make_rows(
             "low =lhs;high =lhs",
             "%lhs , %rhs attrs : type(lhs)",
             traits="pure commutative",
+            result_names=("low", "high"),
         )
         for name in ("mulsi_extended", "mului_extended")
     ),
@@ -234,6 +236,14 @@ ARITH_ROWS = make_rows(
             traits="pure",
         )
         for name in _MATH_CLASSES
+    ),
+    op(
+        "math.sincos",
+        "operand",
+        "sin =operand;cos =operand",
+        f"%operand {FASTMATH} attrs : type(operand)",
+        traits="pure",
+        result_names=("sin", "cos"),
     ),
     op(
         "math.clampf",

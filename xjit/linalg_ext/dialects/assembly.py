@@ -3,8 +3,9 @@
 `%x` is the operands of a group, `type(x)` the types of a group, `attrs` the dictionary of attributes that are shown
 nowhere else, `functional` the types of all operands and results as a function type, `handles` the same for handles of
 a script, which may be left out, `kind(x)` an attribute (the kinds are rows of a table), `region` a region, `~` leaves
-out the space, `{ ... }?x` is a part that is there if x is: a group that is not empty, or an attribute. A part begins
-with a word, a mark, operands or an attribute that tells whether it is there. All else stands for itself.
+out the space, `_` keeps the one that brackets have not, `{ ... }?x` is a part that is there if x is: a group that is
+not empty, or an attribute. A part begins with a word, a mark, operands or an attribute that tells whether it is
+there. All else stands for itself.
 """
 
 from __future__ import annotations
@@ -102,8 +103,12 @@ _CLOSED = (Literal(")", attached=True), Literal("]", attached=True))
 def _elements(tokens: list[str]) -> tuple[Element, ...]:
     """Compiles tokens up to the end or a closing `}?x`, which is left."""
     found: list[Element] = []
+    spaced = False
     while tokens and not tokens[-1].startswith("}?"):
         token = tokens.pop()
+        if token == "_":
+            spaced = True
+            continue
         call = _CALL.match(token)
         if token == "{":
             inner = _elements(tokens)
@@ -119,8 +124,10 @@ def _elements(tokens: list[str]) -> tuple[Element, ...]:
         elif token.endswith(":") and len(token) > 1:
             found += [Literal(token[:-1]), Literal(":", attached=True)]
         else:
-            attached = token in _ATTACHED and not (token in _OPENING and found and found[-1] in _CLOSED)
+            behind_closed = token in _OPENING and found and found[-1] in _CLOSED
+            attached = token in _ATTACHED and not spaced and not behind_closed
             found.append(Special(token) if token in _SPECIAL else Literal(token, attached))
+        spaced = False
     return tuple(found)
 
 

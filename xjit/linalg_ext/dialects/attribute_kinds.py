@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import UnionType
 from typing import TYPE_CHECKING
 
-from xjit.linalg_ext.dialects.definition import DYNAMIC, Need
+from xjit.linalg_ext.dialects.definition import DYNAMIC, Need, words
 from xjit.linalg_ext.ir.attributes import (
     AffineMapAttr,
     AffineSetAttr,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from xjit.linalg_ext.text.printer import Printer
 
 __all__ = [
+    "ATOMIC_KINDS",
     "ATTRIBUTE_KINDS",
     "DYNAMIC",
     "FAILURE_MODES",
@@ -209,29 +210,33 @@ def _dense_text(value: Attribute) -> str:
     return f"[{', '.join(str(v) for v in value.ints)}]" if isinstance(value, DenseArrayAttr) else _bare_array(value)
 
 
-def _parse_indices(p: Parser, state: ParseState, names: tuple[str, ...]) -> None:
+def _indices_kind(opening: str, closing: str) -> AttributeKind:
     """`[%a, 0, %b]`: values go to the operand group, numbers to the array, where `DYNAMIC` keeps a value's place."""
-    group = state.operand_groups.setdefault(names[0], [])
-    static: list[int] = []
 
-    def element() -> None:
-        if p.token.kind == "value":
-            group.append(p.operand())
-            static.append(DYNAMIC)
-            if p.accept(":"):  # handles may tell their type
-                p.type()
-        else:
-            static.append(p.integer())
+    def parse(p: Parser, state: ParseState, names: tuple[str, ...]) -> None:
+        group = state.operand_groups.setdefault(names[0], [])
+        static: list[int] = []
 
-    p.comma_list("[", "]", element)
-    state.attributes[names[1]] = DenseArrayAttr.i64(static)
+        def element() -> None:
+            if p.token.kind == "value":
+                group.append(p.operand())
+                static.append(DYNAMIC)
+                if p.accept(":"):  # handles may tell their type
+                    p.type()
+            else:
+                static.append(p.integer())
 
+        p.comma_list(opening, closing, element)
+        state.attributes[names[1]] = DenseArrayAttr.i64(static)
 
-def _indices_text(p: Printer, op: Operation, names: tuple[str, ...]) -> str:
-    static = op.attributes.get(names[1])
-    assert isinstance(static, DenseArrayAttr)
-    values = iter(p.operand_group(op, names[0]))
-    return f"[{', '.join(p.value(next(values)) if v == DYNAMIC else str(v) for v in static.ints)}]"
+    def text(p: Printer, op: Operation, names: tuple[str, ...]) -> str:
+        static = op.attributes.get(names[1])
+        assert isinstance(static, DenseArrayAttr)
+        values = iter(p.operand_group(op, names[0]))
+        listed = ", ".join(p.value(next(values)) if v == DYNAMIC else str(v) for v in static.ints)
+        return f"{opening}{listed}{closing}"
+
+    return AttributeKind(parse, text, _is(DenseArrayAttr), lambda p: p.at(opening), lists_group=True)
 
 
 def _unit_kind(word: str) -> AttributeKind:
@@ -242,24 +247,24 @@ def _unit_kind(word: str) -> AttributeKind:
     return _simple(parse, lambda value: word, _is(UnitAttr), word)
 
 
-def word_of(attribute: Attribute | None, words: Mapping[str, int]) -> str:
+def word_of(attribute: Attribute | None, names: Mapping[str, int]) -> str:
     """Returns which of some words an attribute is, by its number or as an enumeration; "" if it is none of them."""
-    if isinstance(attribute, EnumAttr) and attribute.value in words:
+    if isinstance(attribute, EnumAttr) and attribute.value in names:
         return attribute.value
     if isinstance(attribute, IntegerAttr):
-        return next((word for word, number in words.items() if number == attribute.value), "")
+        return next((word for word, number in names.items() if number == attribute.value), "")
     return ""
 
 
-def _word_kind(words: Mapping[str, int]) -> AttributeKind:
-    """One of some words, whose number is stored as an i32, as MLIR does."""
+def _word_kind(names: Mapping[str, int], width: int = 32) -> AttributeKind:
+    """One of some words, whose number is stored as an integer, as MLIR does."""
 
     def parse(p: Parser) -> Attribute:
-        if not p.at(*words):
-            p.fail(f"expected {' or '.join(map(repr, words))}, found {p.describe()}")
-        return IntegerAttr(words[p.next().text], IntegerType(32))
+        if not p.at(*names):
+            p.fail(f"expected {' or '.join(map(repr, names))}, found {p.describe()}")
+        return IntegerAttr(names[p.next().text], IntegerType(width))
 
-    return _simple(parse, lambda a: word_of(a, words), lambda a: word_of(a, words) != "", *words)
+    return _simple(parse, lambda a: word_of(a, names), lambda a: word_of(a, names) != "", *names)
 
 
 def _index_predicate_kind() -> AttributeKind:
@@ -304,6 +309,12 @@ def _positions_text(p: Printer, op: Operation, names: tuple[str, ...]) -> str:
 ROUNDING_MODES = {"to_nearest_even": 0, "downward": 1, "upward": 2, "toward_zero": 3, "to_nearest_away": 4}
 FAILURE_MODES = {"propagate": 1, "suppress": 2}
 MATCH_INTERFACES = {"LinalgOp": 0, "TilingInterface": 1, "LoopLikeInterface": 2}
+ATOMIC_KINDS = {
+    word: number
+    for number, word in enumerate(
+        words("addf addi assign maximumf maxs maxu minimumf mins minu mulf muli ori andi maxnumf minnumf xori")
+    )
+}
 PARAMETER_COMPARISONS = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5}
 CMPF = (
     "false",
@@ -347,14 +358,17 @@ ATTRIBUTE_KINDS: dict[str, AttributeKind] = {
     "sizes": _simple(_dense_array, _dense_text, _is(DenseArrayAttr)),
     "point": _simple(_dense_array, _dense_text, lambda a: isinstance(a, DenseArrayAttr) and len(a.ints) == 1),
     "dense_integers": _simple(_dense_array, _dense_text, _integers),
-    "indices": AttributeKind(_parse_indices, _indices_text, _is(DenseArrayAttr), lambda p: p.at("["), lists_group=True),
+    "indices": _indices_kind("[", "]"),
+    "basis": _indices_kind("(", ")"),
     "nofold": _unit_kind("nofold"),
     "deduplicate": _unit_kind("deduplicate"),
     "unique": _unit_kind("unique"),
+    "disjoint": _unit_kind("disjoint"),
     "restrict": _unit_kind("restrict"),
     "writable": _unit_kind("writable"),
     "positions": AttributeKind(_parse_positions, _positions_text, _is(DenseArrayAttr)),
     "comparison": _word_kind(PARAMETER_COMPARISONS),
+    "atomic": _word_kind(ATOMIC_KINDS, 64),
     "index_predicate": _index_predicate_kind(),
     "failures": _word_kind(FAILURE_MODES),
     "interface": _word_kind(MATCH_INTERFACES),

@@ -252,12 +252,13 @@ def group_values(definition: OpDefinition, op: Operation, name: str) -> tuple[Va
 
 
 def result_groups(definition: OpDefinition, op: Operation) -> dict[str, tuple[Value, ...]]:
-    """Returns the results by group; at most one group has a variable size."""
+    """Returns the results by group; groups of variable size are equally large."""
     found: dict[str, tuple[Value, ...]] = {}
     start = 0
     fixed = sum(1 for group in definition.results if not group.count)
+    variable = max(len(definition.results) - fixed, 1)
     for group in definition.results:
-        size = len(op.results) - fixed if group.count else 1
+        size = (len(op.results) - fixed) // variable if group.count else 1
         found[group.name] = op.results[start : start + size]
         start += size
     return found

@@ -180,6 +180,32 @@ def check_return(op: Operation) -> None:
             )
 
 
+def parse_call_indirect(p: Parser, state: ParseState) -> None:
+    """Parses `%f(%a) : (f32) -> f32`."""
+    callee, operands = p.operand(), p.operand_list()
+    state.attributes.update(p.optional_dictionary())
+    p.expect(":")
+    place = p.here()
+    kind = p.function_type()
+    if len(kind.inputs) != len(operands):
+        p.fail(f"expected {len(operands)} types of operands, found {len(kind.inputs)}", place)
+    state.operands = [p.resolve(callee, kind), *p.resolve_all(operands, list(kind.inputs))]
+    state.result_types = list(kind.results)
+
+
+def print_call_indirect(p: Printer, op: Operation) -> None:
+    callee, *operands = op.operands
+    p.write(f" {p.value(callee)}({', '.join(map(p.value, operands))})")
+    p.optional_dictionary(op)
+    p.write(f" : {p.type(callee.type)}")
+
+
+def check_call_indirect(op: Operation) -> None:
+    expected = FunctionType(tuple(v.type for v in op.operands[1:]), op.result_types)
+    if op.operands[0].type != expected:
+        raise LinalgVerifyError(f"'{op.name}' op calls {op.operands[0].type} as {expected}", op.location)
+
+
 FUNC_ROWS = make_rows(
     op(
         "builtin.module",
@@ -205,6 +231,14 @@ FUNC_ROWS = make_rows(
         check=check_return,
     ),
     op("func.call", "operands*", "results*", "symbol(callee) ( %operands ) attrs : functional"),
+    op("func.constant", "", "result", "attrs symbol(value) : type(result)", traits="pure", result_names=("f",)),
+    op(
+        "func.call_indirect",
+        "callee;operands*",
+        "results*",
+        assembly=CustomAssembly(parse_call_indirect, print_call_indirect),
+        check=check_call_indirect,
+    ),
     op(
         "builtin.unrealized_conversion_cast",
         "inputs*",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from xjit.linalg_ext.dialects.assembly import op
 from xjit.linalg_ext.dialects.definition import CustomAssembly, make_rows
+from xjit.linalg_ext.dialects.scf import ensure_terminator
 from xjit.linalg_ext.dialects.tensor import (
     SLICE,
     cast_row,
@@ -101,6 +102,44 @@ def check_transpose(op: Operation) -> None:
         raise LinalgVerifyError(f"'{op.name}' op: {map} is no permutation of the dimensions of {source}", op.location)
 
 
+def parse_scope(p: Parser, state: ParseState) -> None:
+    """Parses `-> (types) {region}`."""
+    state.result_types = p.arrow_types()
+    state.regions = [p.region()]
+    if not state.result_types:
+        ensure_terminator(state.regions[0], "memref.alloca_scope.return")
+    state.attributes.update(p.optional_dictionary())
+
+
+def print_scope(p: Printer, op: Operation) -> None:
+    p.write(f"  -> ({', '.join(map(p.type, op.result_types))}) " if op.results else "  ")
+    p.region(op.regions[0], terminator=bool(op.results))
+    p.optional_dictionary(op)
+
+
+def parse_metadata(p: Parser, state: ParseState) -> None:
+    """Parses `%m : type -> types`."""
+    source = p.operand()
+    state.attributes.update(p.optional_dictionary())
+    p.expect(":")
+    state.operands = [p.resolve(source, p.type())]
+    p.expect("->")
+    state.result_types = p.type_list()
+
+
+def print_metadata(p: Printer, op: Operation) -> None:
+    p.write(f" {p.value(op.operands[0])}")
+    p.optional_dictionary(op)
+    p.write(f" : {p.type(op.operands[0].type)} -> {', '.join(map(p.type, op.result_types))}")
+
+
+def check_metadata(op: Operation) -> None:
+    """A size and a stride per dimension."""
+    source = op.operands[0].type
+    if not isinstance(source, MemRefType) or len(op.results) != 2 + 2 * source.rank:
+        raise LinalgVerifyError(f"'{op.name}' op has {len(op.results)} results for {source}", op.location)
+
+
 MEMREF_ROWS = make_rows(
     *(
         op(
@@ -182,9 +221,11 @@ MEMREF_ROWS = make_rows(
     op(
         "memref.extract_strided_metadata",
         "source",
-        "results*",
-        "%source attrs : type(source) -> type(results)",
+        "base_buffer;offset index;sizes* index;strides* index",
+        assembly=CustomAssembly(parse_metadata, print_metadata),
         traits="pure",
+        result_names=("base_buffer", "offset", "sizes", "strides"),
+        check=check_metadata,
     ),
     op(
         "memref.extract_aligned_pointer_as_index",
@@ -193,6 +234,27 @@ MEMREF_ROWS = make_rows(
         "%source attrs : type(source) -> type(aligned_pointer)",
         traits="pure",
         result_names=("intptr",),
+    ),
+    op(
+        "memref.realloc",
+        "source;dynamicResultSize? index",
+        "result",
+        "%source { ( %dynamicResultSize ) }?dynamicResultSize attrs : type(source) to type(result)",
+    ),
+    op(
+        "memref.alloca_scope",
+        "",
+        "results*",
+        assembly=CustomAssembly(parse_scope, print_scope),
+        traits="recursive",
+        regions=1,
+    ),
+    op(
+        "memref.alloca_scope.return",
+        "results*",
+        "",
+        "attrs { %results : type(results) }?results",
+        traits="pure terminator",
     ),
     op("memref.assume_alignment", "memref", "", "%memref , i64(alignment) attrs : type(memref)"),
 )

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from xjit.linalg_ext.dialects.affine import AFFINE_ROWS
 from xjit.linalg_ext.dialects.affine_loops import AFFINE_LOOP_ROWS
+from xjit.linalg_ext.dialects.affine_parallel import AFFINE_PARALLEL_ROWS
 from xjit.linalg_ext.dialects.arith import ARITH_ROWS
 from xjit.linalg_ext.dialects.cf import CF_ROWS
 from xjit.linalg_ext.dialects.definition import OpDefinition, group_values
@@ -14,6 +15,7 @@ from xjit.linalg_ext.dialects.index import INDEX_ROWS
 from xjit.linalg_ext.dialects.linalg import LINALG_ROWS
 from xjit.linalg_ext.dialects.linalg_ext import LINALG_EXT_ROWS
 from xjit.linalg_ext.dialects.memref import MEMREF_ROWS
+from xjit.linalg_ext.dialects.memref_access import MEMREF_ACCESS_ROWS
 from xjit.linalg_ext.dialects.scf import SCF_ROWS
 from xjit.linalg_ext.dialects.scf_parallel import SCF_PARALLEL_ROWS
 from xjit.linalg_ext.dialects.tensor import TENSOR_ROWS
@@ -28,11 +30,13 @@ _ROWS: dict[str, OpDefinition] = {
     **INDEX_ROWS,
     **TENSOR_ROWS,
     **MEMREF_ROWS,
+    **MEMREF_ACCESS_ROWS,
     **SCF_ROWS,
     **SCF_PARALLEL_ROWS,
     **CF_ROWS,
     **AFFINE_ROWS,
     **AFFINE_LOOP_ROWS,
+    **AFFINE_PARALLEL_ROWS,
     **LINALG_ROWS,
     **LINALG_EXT_ROWS,
     **TRANSFORM_ROWS,

@@ -350,6 +350,15 @@ TENSOR_ROWS = make_rows(
         result_names=("gather",),
     ),
     op(
+        "tensor.scatter",
+        "source;dest;indices",
+        "result",
+        "%source into %dest [ %indices ] scatter_dims ( dense_integers(scatter_dims) ) { unique(unique) }?unique"
+        " attrs : functional",
+        traits="pure",
+        result_names=("scatter",),
+    ),
+    op(
         "bufferization.alloc_tensor",
         "dynamic_sizes* index;copy?",
         "result",
@@ -366,6 +375,7 @@ TENSOR_ROWS = make_rows(
     ),
     op("bufferization.to_tensor", "memref", "result", assembly=CustomAssembly(parse_to_tensor, print_to_tensor)),
     op("bufferization.to_memref", "tensor", "memref", "%tensor attrs : type(memref)"),
+    op("bufferization.to_buffer", "tensor", "buffer", "%tensor attrs : type(tensor) to type(buffer)"),
     op("shape.shape_of", "arg", "result", "%arg attrs : type(arg) -> type(result)", traits="pure"),
     op("shape.to_extent_tensor", "input", "result", "%input attrs : type(input) -> type(result)", traits="pure"),
 )

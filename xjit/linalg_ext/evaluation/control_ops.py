@@ -1,4 +1,4 @@
-"""Loops, branches and calls: `scf`, `affine` and `func`. Parallel loops run in row-major order."""
+"""Loops, branches and calls: `scf`, `cf` and `func`. Parallel loops run in row-major order."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, TypeAlias
 
-from xjit.affine import AffineMap
-from xjit.linalg_ext.evaluation.memref_ops import MEMREF_OPS
 from xjit.linalg_ext.evaluation.slicing import integer, mixed_values, slice_of
 from xjit.linalg_ext.evaluation.tensor_ops import reshaped
-from xjit.linalg_ext.evaluation.values import Array, Runtime, plain
+from xjit.linalg_ext.evaluation.values import Array, Runtime
 from xjit.linalg_ext.ir.attributes import (
-    AffineMapAttr,
-    AffineSetAttr,
     DenseAttr,
-    IntegerAttr,
     StringAttr,
     SymbolRefAttr,
 )
@@ -31,13 +26,13 @@ __all__ = ["CONTROL_OPS", "taken_target"]
 _Handler: TypeAlias = "Callable[[Interpreter, Operation, list[Runtime]], Sequence[Runtime]]"
 
 
-def _loop_range(op: Operation, low: int, high: int, step: int) -> range:
+def loop_range(op: Operation, low: int, high: int, step: int) -> range:
     if step < 1:
         raise LinalgError(f"'{op.name}' with step {step}", op.location)
     return range(low, high, step)
 
 
-def _segments(op: Operation, operands: list[Runtime]) -> list[list[Runtime]]:
+def segments_of(op: Operation, operands: list[Runtime]) -> list[list[Runtime]]:
     """Splits operands by `operandSegmentSizes`."""
     rest = list(operands)
     return [[rest.pop(0) for _ in range(size)] for size in attribute_integers(op, "operandSegmentSizes")]
@@ -46,17 +41,17 @@ def _segments(op: Operation, operands: list[Runtime]) -> list[list[Runtime]]:
 def _for(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
     low, high, step = map(integer, operands[:3])
     carried = operands[3:]
-    for i in _loop_range(op, low, high, step):
+    for i in loop_range(op, low, high, step):
         interpreter.count_step(op)
         carried = interpreter.run_block(op.body, [i, *carried])
     return carried
 
 
 def _if(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
-    return _branch(interpreter, op, bool(integer(operands[0])))
+    return branch(interpreter, op, bool(integer(operands[0])))
 
 
-def _branch(interpreter: Interpreter, op: Operation, condition: bool) -> list[Runtime]:
+def branch(interpreter: Interpreter, op: Operation, condition: bool) -> list[Runtime]:
     region = op.regions[0 if condition else 1]
     return interpreter.run_block(region.block, []) if region.blocks else []
 
@@ -73,13 +68,13 @@ def _while(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> 
         carried = interpreter.run_block(after, given)
 
 
-def _points(op: Operation, lows: list[int], highs: list[int], steps: list[int]) -> product[tuple[int, ...]]:
-    return product(*(_loop_range(op, *bounds) for bounds in zip(lows, highs, steps)))
+def points(op: Operation, lows: list[int], highs: list[int], steps: list[int]) -> product[tuple[int, ...]]:
+    return product(*(loop_range(op, *bounds) for bounds in zip(lows, highs, steps)))
 
 
 def _parallel(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
-    lows, highs, steps, carried = _segments(op, operands)
-    for point in _points(op, *([integer(v) for v in values] for values in (lows, highs, steps))):
+    lows, highs, steps, carried = segments_of(op, operands)
+    for point in points(op, *([integer(v) for v in values] for values in (lows, highs, steps))):
         interpreter.count_step(op)
         given = interpreter.run_block(op.body, point)
         last = op.body.last
@@ -101,7 +96,7 @@ def _forall(interpreter: Interpreter, op: Operation, operands: list[Runtime]) ->
     lows, highs, steps = (mixed_values(op, f"static{name}", rest) for name in ("LowerBound", "UpperBound", "Step"))
     results: list[Array] = [value.copy() for value in rest]
     shared = {argument: i for i, argument in enumerate(op.body.arguments[len(lows) :])}
-    for point in _points(op, lows, highs, steps):
+    for point in points(op, lows, highs, steps):
         interpreter.count_step(op)
         interpreter.run_block(op.body, [*point, *rest])
         end = op.body.terminator
@@ -117,67 +112,14 @@ def _execute_region(interpreter: Interpreter, op: Operation, operands: list[Runt
     return interpreter.run_block(op.body, [])
 
 
-def _map_results(op: Operation, attribute: str, operands: Sequence[Runtime]) -> list[int]:
-    """Applies an affine map; operands are its dims and then its symbols."""
-    found = op.attributes[attribute]
-    assert isinstance(found, AffineMapAttr)
-    return _evaluated(found.map, operands)
-
-
-def _evaluated(affine_map: AffineMap, operands: Sequence[Runtime]) -> list[int]:
-    values = [plain(v) for v in operands]
-    count = affine_map.num_dims
-    return list(affine_map.evaluate(values[:count], values[count:]))
-
-
-def _apply(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
-    return _map_results(op, "map", operands)
-
-
-def _min(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
-    return [min(_map_results(op, "map", operands))]
-
-
-def _max(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
-    return [max(_map_results(op, "map", operands))]
-
-
-def _affine_for(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
-    lows, highs, carried = _segments(op, operands)
-    low, high = max(_map_results(op, "lowerBoundMap", lows)), min(_map_results(op, "upperBoundMap", highs))
-    step = op.attributes["step"]
-    assert isinstance(step, IntegerAttr)
-    for i in _loop_range(op, int(low), int(high), step.value):
-        interpreter.count_step(op)
-        carried = interpreter.run_block(op.body, [i, *carried])
-    return carried
-
-
-def _affine_if(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
-    condition = op.attributes["condition"]
-    assert isinstance(condition, AffineSetAttr)
-    values = _evaluated(condition.map, operands)
-    holds = all(v == 0 if equal else v >= 0 for v, equal in zip(values, condition.equalities))
-    return _branch(interpreter, op, holds)
-
-
-def _affine_load(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> Sequence[Runtime]:
-    return MEMREF_OPS["memref.load"](interpreter, op, [operands[0], *_map_results(op, "map", operands[1:])])
-
-
-def _affine_store(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> Sequence[Runtime]:
-    value, target, *indices = operands
-    return MEMREF_OPS["memref.store"](interpreter, op, [value, target, *_map_results(op, "map", indices)])
-
-
-def taken_target(branch: Operation, operands: Sequence[Runtime]) -> int:
+def taken_target(op: Operation, operands: Sequence[Runtime]) -> int:
     """Returns the number of the target that a branch of `cf` takes."""
-    if branch.name == "cf.br":
+    if op.name == "cf.br":
         return 0
     flag = integer(operands[0])
-    if branch.name == "cf.cond_br":
+    if op.name == "cf.cond_br":
         return 0 if flag else 1
-    cases = branch.attributes.get("case_values")
+    cases = op.attributes.get("case_values")
     values = list(cases.values) if isinstance(cases, DenseAttr) else []
     return values.index(flag) + 1 if flag in values else 0
 
@@ -200,6 +142,16 @@ def _call(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> l
     return interpreter.call(interpreter.function(callee.name), operands)
 
 
+def _function(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
+    name = op.attributes["value"]
+    assert isinstance(name, SymbolRefAttr)
+    return [interpreter.function(name.name)]
+
+
+def _call_indirect(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
+    return interpreter.call(operands[0], operands[1:])
+
+
 CONTROL_OPS: dict[str, _Handler] = {
     "scf.for": _for,
     "scf.if": _if,
@@ -208,14 +160,10 @@ CONTROL_OPS: dict[str, _Handler] = {
     "scf.reduce": _reduce,
     "scf.forall": _forall,
     "scf.execute_region": _execute_region,
+    "memref.alloca_scope": _execute_region,
     "scf.index_switch": _index_switch,
     "cf.assert": _assert,
-    "affine.apply": _apply,
-    "affine.min": _min,
-    "affine.max": _max,
-    "affine.for": _affine_for,
-    "affine.if": _affine_if,
-    "affine.load": _affine_load,
-    "affine.store": _affine_store,
     "func.call": _call,
+    "func.constant": _function,
+    "func.call_indirect": _call_indirect,
 }

@@ -10,11 +10,12 @@ import numpy as np
 
 from xjit.linalg_ext.dialects.cf import branch_targets
 from xjit.linalg_ext.dialects.registry import has_trait
+from xjit.linalg_ext.evaluation.affine_ops import AFFINE_OPS
 from xjit.linalg_ext.evaluation.constants import Resources, constant_elements
 from xjit.linalg_ext.evaluation.control_ops import CONTROL_OPS, taken_target
 from xjit.linalg_ext.evaluation.extension_ops import EXTENSION_OPS, evaluate_extension
 from xjit.linalg_ext.evaluation.memref_ops import MEMREF_OPS
-from xjit.linalg_ext.evaluation.scalar_ops import SCALAR_OPS
+from xjit.linalg_ext.evaluation.scalar_ops import EXTENDED_OPS, SCALAR_OPS
 from xjit.linalg_ext.evaluation.structured_ops import evaluate_pointwise
 from xjit.linalg_ext.evaluation.tensor_ops import TENSOR_OPS
 from xjit.linalg_ext.evaluation.values import Runtime, apply
@@ -148,6 +149,11 @@ def _scalar(interpreter: Interpreter, op: Operation, operands: list[Runtime]) ->
     return [apply(lambda *elements: function(op, *elements), *operands)]
 
 
+def _extended(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
+    function = EXTENDED_OPS[op.name]
+    return [apply(lambda *elements, i=i: function(op, *elements)[i], *operands) for i in range(2)]
+
+
 def _select(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
     """One of two buffers is that buffer, not a copy."""
     if isinstance(op.result.type, MemRefType):
@@ -167,12 +173,14 @@ def _index(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> 
 
 HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(SCALAR_OPS, _scalar),
+    **dict.fromkeys(EXTENDED_OPS, _extended),
     "arith.select": _select,
     **{name: evaluate_pointwise for name, row in STRUCTURED_ROWS.items() if row.pointwise},
     **dict.fromkeys(EXTENSION_OPS, evaluate_extension),
     **TENSOR_OPS,
     **MEMREF_OPS,
     **CONTROL_OPS,
+    **AFFINE_OPS,
     **dict.fromkeys(("arith.constant", "index.constant"), _constant),
     "linalg.index": _index,
 }

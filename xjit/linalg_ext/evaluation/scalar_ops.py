@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import ml_dtypes
 import numpy as np
 from scipy import special
 
@@ -14,7 +15,7 @@ from xjit.linalg_ext.ir.attributes import Attribute, EnumAttr, IntegerAttr, Stri
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.ir.types import element_type
 
-__all__ = ["SCALAR_OPS", "ScalarFunction", "predicate_of"]
+__all__ = ["EXTENDED_OPS", "SCALAR_OPS", "ScalarFunction", "on_unsigned", "predicate_of"]
 
 Elements: TypeAlias = Any
 ScalarFunction: TypeAlias = Callable[..., Elements]
@@ -26,7 +27,7 @@ def _unsigned(x: Elements) -> Elements:
     return array if array.dtype.kind in "bu" else array.view(np.dtype(f"u{array.dtype.name}"))
 
 
-def _on_unsigned(function: Callable[..., Elements]) -> Callable[..., Elements]:
+def on_unsigned(function: Callable[..., Elements]) -> Callable[..., Elements]:
     """The function on the same bits as unsigned integers."""
 
     def call(*operands: Elements) -> Elements:
@@ -72,10 +73,10 @@ _COMPARE_INTEGERS: dict[str, Callable[..., Elements]] = {
     "sle": _signed(np.less_equal, np.greater_equal),
     "sgt": _signed(np.greater, np.less),
     "sge": _signed(np.greater_equal, np.less_equal),
-    "ult": _on_unsigned(np.less),
-    "ule": _on_unsigned(np.less_equal),
-    "ugt": _on_unsigned(np.greater),
-    "uge": _on_unsigned(np.greater_equal),
+    "ult": on_unsigned(np.less),
+    "ule": on_unsigned(np.less_equal),
+    "ugt": on_unsigned(np.greater),
+    "uge": on_unsigned(np.greater_equal),
 }
 
 _COMPARE_FLOATS: dict[str, Callable[..., Elements]] = {
@@ -184,6 +185,35 @@ def _round_half_away(x: Elements) -> Elements:
     return np.copysign(np.floor(np.abs(x) + 0.5), x)
 
 
+def _is_normal(x: Elements) -> Elements:
+    """Finite, and not smaller than what has all digits."""
+    return np.logical_and(np.isfinite(x), np.abs(x) >= ml_dtypes.finfo(np.asarray(x).dtype).smallest_normal)
+
+
+def _both_words(op: Operation, exact: Elements) -> tuple[Elements, Elements]:
+    """Returns the lower and the upper half of products, which are Python's integers."""
+    dtype = np.asarray(0, _result_dtype(op)).dtype
+    bits = dtype.itemsize * 8
+
+    def word(x: Elements) -> Elements:
+        return np.asarray(x & ((1 << bits) - 1), object).astype(f"u{dtype.itemsize}").view(dtype)
+
+    return word(exact), word(exact >> bits)
+
+
+def _multiply_signed(op: Operation, a: Elements, b: Elements) -> tuple[Elements, Elements]:
+    return _both_words(op, np.asarray(a).astype(object) * np.asarray(b).astype(object))
+
+
+def _multiply_unsigned(op: Operation, a: Elements, b: Elements) -> tuple[Elements, Elements]:
+    return _both_words(op, _unsigned(a).astype(object) * _unsigned(b).astype(object))
+
+
+def _add_with_carry(op: Operation, a: Elements, b: Elements) -> tuple[Elements, Elements]:
+    total = SCALAR_OPS["arith.addi"](op, a, b)
+    return total, np.less(_unsigned(total), _unsigned(a))
+
+
 def _leading_zeros(x: Elements) -> Elements:
     bits = np.asarray(x).dtype.itemsize * 8
     return sum((_unsigned(x) >> i == 0).astype(np.asarray(x).dtype) for i in range(bits))
@@ -199,16 +229,16 @@ SCALAR_OPS: dict[str, ScalarFunction] = {
         "addi": _signed(np.add, np.bitwise_xor), "subi": _signed(np.subtract, np.bitwise_xor), "muli": np.multiply,
         "divsi": _signed(_divide_toward_zero, np.logical_and), "remsi": _signed(np.fmod, _nothing),
         "floordivsi": _signed(np.floor_divide, np.logical_and), "ceildivsi": _signed(_divide_up, np.logical_and),
-        "divui": _signed(_on_unsigned(np.floor_divide), np.logical_and),
-        "remui": _signed(_on_unsigned(np.remainder), _nothing),
+        "divui": _signed(on_unsigned(np.floor_divide), np.logical_and),
+        "remui": _signed(on_unsigned(np.remainder), _nothing),
         "ceildivui": _signed(
-            _on_unsigned(lambda a, b: np.floor_divide(a, b) + (np.remainder(a, b) != 0)), np.logical_and
+            on_unsigned(lambda a, b: np.floor_divide(a, b) + (np.remainder(a, b) != 0)), np.logical_and
         ),
         "andi": np.bitwise_and, "ori": np.bitwise_or, "xori": np.bitwise_xor,
         "shli": _signed(np.left_shift, _bit_or_nothing), "shrsi": _signed(np.right_shift, _first),
-        "shrui": _signed(_on_unsigned(np.right_shift), _bit_or_nothing),
+        "shrui": _signed(on_unsigned(np.right_shift), _bit_or_nothing),
         "maxsi": _signed(np.maximum, np.bitwise_and), "minsi": _signed(np.minimum, np.bitwise_or),
-        "maxui": _on_unsigned(np.maximum), "minui": _on_unsigned(np.minimum),
+        "maxui": on_unsigned(np.maximum), "minui": on_unsigned(np.minimum),
         "addf": np.add, "subf": np.subtract, "mulf": np.multiply, "divf": np.divide, "remf": np.fmod,
         "negf": np.negative, "maximumf": np.maximum, "minimumf": np.minimum,
         "maxnumf": np.fmax, "minnumf": np.fmin, "maxf": np.maximum, "minf": np.minimum,
@@ -231,7 +261,8 @@ SCALAR_OPS: dict[str, ScalarFunction] = {
         "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2, "log10": np.log10,
         "log1p": np.log1p, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "cbrt": np.cbrt, "tanh": np.tanh,
         "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh, "asin": np.arcsin,
-        "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "erf": special.erf, "erfc": special.erfc,
+        "acos": np.arccos, "acosh": np.arccosh, "asinh": np.arcsinh, "atanh": np.arctanh, "atan": np.arctan,
+        "atan2": np.arctan2, "erf": special.erf, "erfc": special.erfc,
         "powf": np.power, "fpowi": np.power, "ceil": np.ceil, "floor": np.floor, "trunc": np.trunc,
         "round": _round_half_away, "roundeven": np.rint, "copysign": np.copysign, "absf": np.abs,
         "fma": lambda a, b, c: a * b + c,
@@ -242,8 +273,17 @@ SCALAR_OPS: dict[str, ScalarFunction] = {
     "math.isnan": _plain(np.isnan),
     "math.isinf": _plain(np.isinf),
     "math.isfinite": _plain(np.isfinite),
+    "math.isnormal": _plain(_is_normal),
     "math.clampf": _arith(lambda x, low, high: np.minimum(np.maximum(x, low), high)),
 }  # fmt: skip
 """Functions of (operation, elements of operands...) by name of the operation."""
+
+EXTENDED_OPS: dict[str, Callable[..., tuple[Elements, Elements]]] = {
+    "arith.addui_extended": _add_with_carry,
+    "arith.mulsi_extended": _multiply_signed,
+    "arith.mului_extended": _multiply_unsigned,
+    "math.sincos": lambda op, x: (SCALAR_OPS["math.sin"](op, x), SCALAR_OPS["math.cos"](op, x)),
+}
+"""The same for those with two results."""
 
 SCALAR_OPS.update({name: SCALAR_OPS[same] for name, same in INDEX_BINARY.items()})

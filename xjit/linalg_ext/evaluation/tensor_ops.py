@@ -20,7 +20,7 @@ from xjit.linalg_ext.structured.view import integers_of
 if TYPE_CHECKING:
     from xjit.linalg_ext.evaluation.interpreter import Interpreter
 
-__all__ = ["TENSOR_OPS", "element_at", "expanded_shape", "new_array", "rank_reduced", "reshaped"]
+__all__ = ["TENSOR_OPS", "element_at", "expanded_shape", "new_array", "rank_reduced", "reshaped", "shape_from"]
 
 _Handler: TypeAlias = "Callable[[Interpreter, Operation, list[Runtime]], Sequence[Runtime]]"
 
@@ -142,6 +142,30 @@ def _expand_shape(interpreter: Interpreter, op: Operation, operands: list[Runtim
     return [reshaped(operands[0], shape)]
 
 
+def shape_from(op: Operation, operands: list[Runtime]) -> tuple[int, ...]:
+    """Returns the shape that the second operand's elements are; LinalgError unless the first one's elements fill it."""
+    if operands[1].undefined is not None and operands[1].undefined.any():
+        raise LinalgError(f"'{op.name}' to a shape that nothing has written", op.location)
+    shape = tuple(int(n) for n in operands[1].data)
+    if min(shape, default=1) < 0 or prod(shape) != prod(operands[0].shape):
+        raise LinalgError(f"'{op.name}' makes {shape} of {operands[0].shape}", op.location)
+    return shape
+
+
+def _reshape(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
+    return [reshaped(operands[0], shape_from(op, operands))]
+
+
+def _bitcast(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
+    """The same bits as another type of the same width."""
+    kind = op.result.type
+    assert isinstance(kind, TensorType)
+    source: Array = operands[0]
+    return [
+        Array(np.ascontiguousarray(source.data).view(dtype_of(kind.element)).reshape(source.shape), source.undefined)
+    ]
+
+
 def _cast(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
     kind = op.result.type
     if isinstance(kind, TensorType | MemRefType):
@@ -214,23 +238,45 @@ def _concat(interpreter: Interpreter, op: Operation, operands: list[Runtime]) ->
     return [Array(data, mask if mask.any() else None)]
 
 
+def _coordinates(op: Operation, dims: Sequence[int], rows: Any, shape: Sequence[int]) -> tuple[Any, ...]:
+    """Returns indices of leading dimensions `dims`, one row of coordinates each; LinalgError if one is outside."""
+    if rows.shape[-1:] != (len(dims),) or len(set(dims)) != len(dims) or not all(d < len(shape) for d in dims):
+        raise LinalgError(f"'{op.name}' of dimensions {list(dims)} with coordinates {rows.shape}", op.location)
+    for axis, dimension in enumerate(dims):
+        extent, at = shape[dimension], rows[..., axis]
+        if at.size and not 0 <= at.min() <= at.max() < extent:
+            raise LinalgError(f"'{op.name}' outside of dimension {dimension}, which has {extent}", op.location)
+    return tuple(rows[..., axis] for axis in range(len(dims)))
+
+
 def _gather(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
     """One slice of the source per row of coordinates; gathered dimensions are left out, or have size 1."""
     source, indices = operands
     dims = integers_of(op.attributes["gather_dims"]) or ()
     rows = np.asarray(plain(indices))
-    if rows.shape[-1:] != (len(dims),) or len(set(dims)) != len(dims) or not all(d < len(source.shape) for d in dims):
-        raise LinalgError(f"'{op.name}' of dimensions {list(dims)} with coordinates {rows.shape}", op.location)
-    for axis, dimension in enumerate(dims):
-        extent, at = source.shape[dimension], rows[..., axis]
-        if at.size and not 0 <= at.min() <= at.max() < extent:
-            raise LinalgError(f"'{op.name}' outside of dimension {dimension}, which has {extent}", op.location)
-    coordinates = tuple(rows[..., axis] for axis in range(len(dims)))
+    coordinates = _coordinates(op, dims, rows, source.shape)
     found = source.view(lambda x: np.moveaxis(x, dims, range(len(dims)))[coordinates])
     kind = op.result.type
     assert isinstance(kind, TensorType)
     sizes = [1 if d in dims else n for d, n in enumerate(source.shape) if d not in dims or kind.rank > found.data.ndim]
     return [reshaped(found, (*rows.shape[:-1], *sizes)).copy()]
+
+
+def _scatter(interpreter: Interpreter, op: Operation, operands: list[Runtime]) -> list[Runtime]:
+    """Slices of the source take the place of those of the destination, one per row of coordinates, in order."""
+    source, dest, indices = operands
+    dims = integers_of(op.attributes["scatter_dims"]) or ()
+    rows = np.asarray(plain(indices))
+    coordinates = _coordinates(op, dims, rows, dest.shape)
+    others = [n for d, n in enumerate(dest.shape) if d not in dims]
+    result = dest.copy()
+    slices = reshaped(source, (*rows.shape[:-1], *others))
+    front = result.view(lambda x: np.moveaxis(x, dims, range(len(dims))))
+    for row in np.ndindex(rows.shape[:-1]):
+        front.store(tuple(c[row] for c in coordinates), slices.view(lambda x, row=row: np.asarray(x[row])))
+        if front.undefined is not None and result.undefined is None:
+            result.undefined = np.moveaxis(front.undefined, range(len(dims)), dims)
+    return [result]
 
 
 TENSOR_OPS: dict[str, _Handler] = {
@@ -250,9 +296,14 @@ TENSOR_OPS: dict[str, _Handler] = {
     "tensor.from_elements": _from_elements,
     "tensor.concat": _concat,
     "tensor.gather": _gather,
+    "tensor.scatter": _scatter,
+    "tensor.reshape": _reshape,
+    "tensor.bitcast": _bitcast,
     "shape.shape_of": _shape_of,
     "shape.to_extent_tensor": _same,
     "bufferization.alloc_tensor": _empty,
+    "bufferization.clone": _copied,
+    "bufferization.dealloc_tensor": lambda interpreter, op, operands: [],
     "bufferization.to_tensor": _copied,
     "bufferization.to_memref": _copied,
     "bufferization.to_buffer": _copied,

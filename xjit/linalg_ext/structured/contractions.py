@@ -43,6 +43,7 @@ conv_2d_nhwc_fhwc            | n oh ow f kh kw c       | n oh+kh ow+kw c, f kh k
 conv_2d_nchw_fchw            | n f oh ow c kh kw       | n c oh+kh ow+kw, f c kh kw -> n f oh ow
 conv_2d_ngchw_fgchw          | n g f oh ow c kh kw     | n g c oh+kh ow+kw, f g c kh kw -> n g f oh ow
 conv_2d_ngchw_gfchw          | n g f oh ow c kh kw     | n g c oh+kh ow+kw, g f c kh kw -> n g f oh ow
+conv_2d_nhwgc_gfhwc          | n oh ow g f kh kw c     | n oh+kh ow+kw g c, g f kh kw c -> n oh ow g f
 conv_3d_ndhwc_dhwcf          | n od oh ow f kd kh kw c | n od+kd oh+kh ow+kw c, kd kh kw c f -> n od oh ow f
 conv_3d_ncdhw_fcdhw          | n od oh ow f kd kh kw c | n c od+kd oh+kh ow+kw, f c kd kh kw -> n f od oh ow
 depthwise_conv_1d_nwc_wc     | n ow c kw               | n ow+kw c, kw c -> n ow c
@@ -61,6 +62,13 @@ _SHIFTED = """
 quantized_matmul             | m n k                   | m k, k n,, -> m n
 quantized_batch_matmul       | b m n k                 | b m k, b k n,, -> b m n
 conv_2d_nhwc_hwcf_q          | n oh ow f kh kw c       | n oh+kh ow+kw c, kh kw c f,, -> n oh ow f
+conv_2d_nhwc_fhwc_q          | n oh ow f kh kw c       | n oh+kh ow+kw c, f kh kw c,, -> n oh ow f
+conv_2d_nchw_fchw_q          | n f oh ow c kh kw       | n c oh+kh ow+kw, f c kh kw,, -> n f oh ow
+conv_2d_ngchw_gfchw_q        | n g f oh ow c kh kw     | n g c oh+kh ow+kw, g f c kh kw,, -> n g f oh ow
+conv_2d_nhwgc_gfhwc_q        | n oh ow g f kh kw c     | n oh+kh ow+kw g c, g f kh kw c,, -> n oh ow g f
+conv_3d_ndhwc_dhwcf_q        | n od oh ow f kd kh kw c | n od+kd oh+kh ow+kw c, kd kh kw c f,, -> n od oh ow f
+depthwise_conv_2d_nhwc_hwc_q | n oh ow c kh kw         | n oh+kh ow+kw c, kh kw c,, -> n oh ow c
+depthwise_conv_2d_nhwc_hwcm_q | n oh ow c m kh kw      | n oh+kh ow+kw c, kh kw c m,, -> n oh ow c m
 """
 
 _POOLINGS = """

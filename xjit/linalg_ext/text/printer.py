@@ -6,19 +6,10 @@ from collections.abc import Mapping
 
 from xjit.linalg_ext.dialects.definition import OpDefinition, group_values
 from xjit.linalg_ext.dialects.registry import definition_of
-from xjit.linalg_ext.ir.attributes import (
-    AffineMapAttr,
-    AffineSetAttr,
-    ArrayAttr,
-    Attribute,
-    DictAttr,
-    TypeAttr,
-    dictionary_text,
-    quoted,
-)
+from xjit.linalg_ext.ir.attributes import AffineMapAttr, AffineSetAttr, Attribute, dictionary_text, quoted
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Block, Operation, Region, Value
-from xjit.linalg_ext.ir.types import FunctionType, MemRefType, TensorType, Type, VectorType
+from xjit.linalg_ext.ir.types import Alias, FunctionType, Type, no_alias
 from xjit.linalg_ext.structured import as_structured
 from xjit.linalg_ext.text.names import ValueNames
 
@@ -26,11 +17,14 @@ __all__ = ["Printer", "print_module", "print_operation"]
 
 
 class Printer:
-    """Writes one operation and all inside. Custom printers call the methods that have no underscore."""
+    """Writes one operation and all inside. Custom printers call the methods that have no underscore.
 
-    def __init__(self, root: Operation, aliases: Mapping[Attribute, str], generic: bool = False) -> None:
+    `alias` gives the names of attributes that are defined at the top of the text.
+    """
+
+    def __init__(self, root: Operation, alias: Alias, generic: bool = False) -> None:
         self._names = ValueNames(root)
-        self._aliases = aliases
+        self.alias = alias
         self._generic = generic
         self._out: list[str] = []
         self._indent = 0
@@ -41,10 +35,6 @@ class Printer:
 
     def write(self, text: str) -> None:
         self._out.append(text)
-
-    def alias(self, attribute: Attribute) -> str | None:
-        """Returns the name of an attribute that is defined at the top of the text."""
-        return self._aliases.get(attribute)
 
     def value(self, value: Value) -> str:
         """Returns `%name`."""
@@ -93,17 +83,20 @@ class Printer:
     def dedent(self) -> None:
         self._indent -= 1
 
-    def region(self, region: Region, arguments: bool = True, terminator: bool = True) -> None:
-        """Writes `{ ... }`: with the entry block's arguments, and its last operation, or without."""
+    def region(self, region: Region, arguments: bool = True, terminator: bool = True, label: bool = False) -> None:
+        """Writes `{ ... }`: with the entry block's arguments, and its last operation, or without.
+
+        `label`: an entry block without operations is named, which tells it from no block.
+        """
         self.write("{\n")
         self._indent += 1
         for number, block in enumerate(region.blocks):
-            self._block(block, number, arguments, terminator)
+            self._block(block, (label and not block.operations) or number > 0, arguments, terminator)
         self._indent -= 1
         self.write(f"{'  ' * self._indent}}}")
 
-    def _block(self, block: Block, number: int, arguments: bool, terminator: bool) -> None:
-        if number or (arguments and block.arguments):
+    def _block(self, block: Block, label: bool, arguments: bool, terminator: bool) -> None:
+        if label or (arguments and block.arguments):
             texts = ", ".join(f"{self.value(a)}: {self.type(a.type)}" for a in block.arguments)
             self.write(f"{'  ' * (self._indent - 1)}{self._names.blocks[block]}{f'({texts})' if texts else ''}:\n")
         for op in block.operations:
@@ -144,7 +137,7 @@ class Printer:
             self.write(" (")
             for number, region in enumerate(op.regions):
                 self.write(", " if number else "")
-                self.region(region)
+                self.region(region, label=True)
             self.write(")")
         self.optional_dictionary(op)
         self.write(f" : {self.type(FunctionType(tuple(v.type for v in op.operands), op.result_types))}")
@@ -160,44 +153,19 @@ def _has_form(definition: OpDefinition, op: Operation) -> bool:
     return True
 
 
-def _attributes_inside(thing: Attribute | Type) -> list[Attribute | Type]:
-    """Returns what an attribute or type is made of."""
-    if isinstance(thing, ArrayAttr):
-        return list(thing.elements)
-    if isinstance(thing, DictAttr):
-        return [value for _, value in thing.entries]
-    if isinstance(thing, TypeAttr):
-        return [thing.type]
-    if isinstance(thing, FunctionType):
-        return [*thing.inputs, *thing.results]
-    if isinstance(thing, MemRefType):
-        return [x for x in (thing.layout, thing.memory_space, thing.element) if x is not None]
-    if isinstance(thing, TensorType):
-        return [] if thing.encoding is None else [thing.encoding]
-    return [thing.element] if isinstance(thing, VectorType) else []
+class _Aliases:
+    """Gives `#map`, `#map1`, `#set`... to the affine maps and sets that a text shows, in order of appearance."""
 
+    def __init__(self) -> None:
+        self.names: dict[Attribute, str] = {}
+        self._counts = {"map": 0, "set": 0}
 
-def find_aliases(root: Operation) -> dict[Attribute, str]:
-    """Returns `#map`, `#map1`, `#set`... for the affine maps and sets below an operation, in order of appearance."""
-    found: dict[Attribute, str] = {}
-    counts = {"map": 0, "set": 0}
-    seen: set[Attribute | Type] = set()
-    for op in root.walk():
-        stack: list[Attribute | Type] = [v.type for v in reversed((*op.operands, *op.results))]
-        stack += [attribute for _, attribute in sorted(op.attributes.items(), reverse=True)]
-        stack += [a.type for region in op.regions for block in region.blocks for a in block.arguments]
-        while stack:
-            thing = stack.pop()
-            if thing in seen:
-                continue
-            seen.add(thing)
-            if isinstance(thing, AffineMapAttr | AffineSetAttr):
-                kind = "map" if isinstance(thing, AffineMapAttr) else "set"
-                found[thing] = f"#{kind}{counts[kind] or ''}"
-                counts[kind] += 1
-            else:
-                stack += reversed(_attributes_inside(thing))
-    return found
+    def __call__(self, attribute: Attribute) -> str | None:
+        if attribute not in self.names and isinstance(attribute, AffineMapAttr | AffineSetAttr):
+            kind = "map" if isinstance(attribute, AffineMapAttr) else "set"
+            self.names[attribute] = f"#{kind}{self._counts[kind] or ''}"
+            self._counts[kind] += 1
+        return self.names.get(attribute)
 
 
 def with_bodies(op: Operation) -> Operation:
@@ -219,7 +187,7 @@ def print_operation(op: Operation, generic: bool = False) -> str:
     """Returns the text of an operation, with maps written out; of a module, with aliases and an end of line."""
     if op.name == "builtin.module" and op.parent_op is None:
         return print_module(op, generic)
-    printer = Printer(op, {}, generic)
+    printer = Printer(op, no_alias, generic)
     printer.operation(op)
     return printer.result()
 
@@ -227,8 +195,8 @@ def print_operation(op: Operation, generic: bool = False) -> str:
 def print_module(module: Operation, generic: bool = False) -> str:
     """Returns the text of a module: definitions of aliases, then the module."""
     module = with_bodies(module) if generic else module
-    aliases = find_aliases(module)
-    lines = [f"{name} = {attribute}\n" for attribute, name in aliases.items()]
+    aliases = _Aliases()
     printer = Printer(module, aliases, generic)
     printer.operation(module)
+    lines = [f"{name} = {attribute}\n" for attribute, name in aliases.names.items()]
     return "".join([*lines, printer.result(), "\n"])

@@ -14,7 +14,7 @@ from xjit.linalg_ext.transform_scripts.state import Handles, Script, TransformRo
 
 __all__ = ["MATCH_ROWS", "inside_first"]
 
-_LOOPS = ("scf.for", "scf.forall", "scf.parallel", "scf.while", "affine.for")
+_LOOPS = ("scf.for", "scf.forall", "scf.parallel", "scf.while", "affine.for", "affine.parallel")
 _TILABLE = ("tensor.pad", "tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice", "tensor.insert_slice")
 
 

@@ -44,7 +44,7 @@ def outline_loop(loop: Operation, func_name: str) -> tuple[Operation, Operation]
 
     Returns the function and the call, which stands in an `scf.execute_region`, as MLIR has it.
     """
-    if loop.name not in ("scf.for", "scf.forall", "scf.parallel", "scf.while", "affine.for"):
+    if loop.name not in ("scf.for", "scf.forall", "scf.parallel", "scf.while", "affine.for", "affine.parallel"):
         raise LinalgError(f"'{loop.name}' op is no loop", loop.location)
     used: dict[Value, None] = {}
     for inner in loop.walk():
