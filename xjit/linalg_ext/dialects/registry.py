@@ -16,6 +16,7 @@ from xjit.linalg_ext.dialects.linalg import LINALG_ROWS
 from xjit.linalg_ext.dialects.linalg_ext import LINALG_EXT_ROWS
 from xjit.linalg_ext.dialects.memref import MEMREF_ROWS
 from xjit.linalg_ext.dialects.memref_access import MEMREF_ACCESS_ROWS
+from xjit.linalg_ext.dialects.packing import PACKING_ROWS
 from xjit.linalg_ext.dialects.scf import SCF_ROWS
 from xjit.linalg_ext.dialects.scf_parallel import SCF_PARALLEL_ROWS
 from xjit.linalg_ext.dialects.tensor import TENSOR_ROWS
@@ -29,6 +30,7 @@ _ROWS: dict[str, OpDefinition] = {
     **ARITH_ROWS,
     **INDEX_ROWS,
     **TENSOR_ROWS,
+    **PACKING_ROWS,
     **MEMREF_ROWS,
     **MEMREF_ACCESS_ROWS,
     **SCF_ROWS,

@@ -9,6 +9,7 @@ from xjit.linalg_ext.dialects.assembly import op
 from xjit.linalg_ext.dialects.attribute_kinds import DYNAMIC, integer_array
 from xjit.linalg_ext.dialects.definition import HANDLE, SEGMENTS, CustomAssembly, OpDefinition
 from xjit.linalg_ext.dialects.handle_syntax import handle_types, handles_row, print_handle_types
+from xjit.linalg_ext.dialects.transform_packing import PACKING_SCRIPT_ROWS
 from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, DenseArrayAttr, IntegerAttr
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Operation, Value
@@ -344,4 +345,5 @@ STRUCTURED_SCRIPT_ROWS = (
         check=_check_sizes("static_chunk_sizes"),
     ),
     *_STRUCTURED_HANDLES,
+    *PACKING_SCRIPT_ROWS,
 )

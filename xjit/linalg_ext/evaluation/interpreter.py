@@ -15,6 +15,7 @@ from xjit.linalg_ext.evaluation.constants import Resources, constant_elements
 from xjit.linalg_ext.evaluation.control_ops import CONTROL_OPS, taken_target
 from xjit.linalg_ext.evaluation.extension_ops import EXTENSION_OPS, evaluate_extension
 from xjit.linalg_ext.evaluation.memref_ops import MEMREF_OPS
+from xjit.linalg_ext.evaluation.packing_ops import PACKING_OPS
 from xjit.linalg_ext.evaluation.scalar_ops import EXTENDED_OPS, SCALAR_OPS
 from xjit.linalg_ext.evaluation.structured_ops import evaluate_pointwise
 from xjit.linalg_ext.evaluation.tensor_ops import TENSOR_OPS
@@ -178,6 +179,7 @@ HANDLERS: dict[str, Handler] = {
     **{name: evaluate_pointwise for name, row in STRUCTURED_ROWS.items() if row.pointwise},
     **dict.fromkeys(EXTENSION_OPS, evaluate_extension),
     **TENSOR_OPS,
+    **PACKING_OPS,
     **MEMREF_OPS,
     **CONTROL_OPS,
     **AFFINE_OPS,

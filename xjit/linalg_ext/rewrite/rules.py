@@ -9,6 +9,7 @@ from xjit.linalg_ext.rewrite.forall_rules import FORALL_RULES
 from xjit.linalg_ext.rewrite.linalg_rules import LINALG_EXT_RULES, LINALG_RULES
 from xjit.linalg_ext.rewrite.loop_rules import LOOP_RULES
 from xjit.linalg_ext.rewrite.memref_rules import MEMREF_RULES
+from xjit.linalg_ext.rewrite.packing_rules import PACKING_RULES
 from xjit.linalg_ext.rewrite.reshape_rules import RESHAPE_RULES
 from xjit.linalg_ext.rewrite.tensor_rules import TENSOR_RULES
 
@@ -19,6 +20,7 @@ _PLAIN = (
     *AFFINE_RULES,
     *TENSOR_RULES,
     *RESHAPE_RULES,
+    *PACKING_RULES,
     *MEMREF_RULES,
     *LOOP_RULES,
     *FORALL_RULES,

@@ -13,6 +13,7 @@ from xjit.linalg_ext.transform_scripts.handle_rows import HANDLE_ROWS
 from xjit.linalg_ext.transform_scripts.loop_rows import LOOP_ROWS
 from xjit.linalg_ext.transform_scripts.match_rows import MATCH_ROWS
 from xjit.linalg_ext.transform_scripts.neighbour_rows import NEIGHBOUR_ROWS
+from xjit.linalg_ext.transform_scripts.packing_rows import PACKING_ROWS
 from xjit.linalg_ext.transform_scripts.rewrite_rows import REWRITE_ROWS
 from xjit.linalg_ext.transform_scripts.state import Handles, Script, TransformRow, script_operations
 from xjit.linalg_ext.transform_scripts.structured_rows import STRUCTURED_TRANSFORM_ROWS
@@ -28,6 +29,7 @@ TRANSFORM_OPS: dict[str, TransformRow] = {
         *CONTROL_ROWS,
         *LOOP_ROWS,
         *REWRITE_ROWS,
+        *PACKING_ROWS,
         *STRUCTURED_TRANSFORM_ROWS,
     )
 }

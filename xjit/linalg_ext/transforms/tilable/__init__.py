@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from xjit.linalg_ext.dialects.packing import PACK, UNPACK
 from xjit.linalg_ext.ir import LinalgError, Operation
 from xjit.linalg_ext.structured import STRUCTURED_ROWS
 from xjit.linalg_ext.transforms.tilable.interface import Tilable
+from xjit.linalg_ext.transforms.tilable.packing import PackTilable, UnpackTilable
 from xjit.linalg_ext.transforms.tilable.padding import InsertSliceTilable, PadTilable
 from xjit.linalg_ext.transforms.tilable.reshaping import CollapseTilable, ExpandTilable
 from xjit.linalg_ext.transforms.tilable.structured import StructuredTilable
@@ -16,6 +18,8 @@ __all__ = ["StructuredTilable", "Tilable", "as_tilable", "find_tilable"]
 
 _ROWS: dict[str, Callable[[Operation], Tilable]] = {
     **dict.fromkeys(STRUCTURED_ROWS, StructuredTilable),
+    **dict.fromkeys(PACK, PackTilable),
+    **dict.fromkeys(UNPACK, UnpackTilable),
     "tensor.pad": PadTilable,
     "tensor.insert_slice": InsertSliceTilable,
     "tensor.extract_slice": ExtractSliceTilable,
