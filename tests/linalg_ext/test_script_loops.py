@@ -6,12 +6,13 @@ import pytest
 
 from tests.linalg_ext.equivalence import check_transformation, count
 from tests.linalg_ext.tiling_support import MATMUL, named
-from xjit.linalg_ext import parse
+from xjit.linalg_ext import parse, run_passes
 from xjit.linalg_ext.ir import LinalgError, Operation
 from xjit.linalg_ext.transforms import tile, tile_to_forall
 from xjit.linalg_ext.transforms.loops.forall_to_for import forall_to_for
 from xjit.linalg_ext.transforms.loops.outline import outline_loop
 from xjit.linalg_ext.transforms.single_ops.collapse_dims import flatten_elementwise
+from xjit.linalg_ext.transforms.tiling.continuous_sizes import continuous_tile_sizes
 from xjit.linalg_ext.transforms.tiling.multitile import multitile_sizes
 from xjit.linalg_ext.transforms.tiling.split import split
 
@@ -140,3 +141,51 @@ def test_what_is_refused_stays_as_it_is() -> None:
     empty = parse(TRANSPOSED.replace("3", "0").replace("f02", "f32"))
     with pytest.raises(LinalgError, match="no tiles along loop 0, which has no iterations"):
         multitile_sizes(named(empty, "linalg.elementwise")[0], 0, 4)
+
+
+@pytest.mark.parametrize("rows", ["12", "?"])
+@pytest.mark.parametrize("target", [1, 3, 5, 9, 100])
+def test_continuous_tile_sizes(rows: str, target: int) -> None:
+    """Each part of the loop is whole tiles of its size, and all parts are the loop."""
+
+    def parts(module: Operation) -> None:
+        [rest] = named(module, "linalg.matmul")
+        sizes = continuous_tile_sizes(rest, 0, target)
+        assert [size for size, _ in sizes] == sorted({size for size, _ in sizes}, reverse=True)
+        for size, covered in sizes:
+            if isinstance(covered, int):
+                assert covered % size == 0
+            first, *others = split(rest, 0, covered)
+            if size > 1:
+                tile(first, [size])
+            rest = others[0] if others else first
+
+    text = f"""
+    func.func @main(%a: tensor<{rows}x10xf32>, %b: tensor<10x9xf32>, %c: tensor<{rows}x9xf32>) -> tensor<{rows}x9xf32> {{
+      %0 = linalg.matmul ins(%a, %b : tensor<{rows}x10xf32>, tensor<10x9xf32>) outs(%c : tensor<{rows}x9xf32>)
+        -> tensor<{rows}x9xf32>
+      return %0 : tensor<{rows}x9xf32>
+    }}"""
+    check_transformation(text, parts)
+
+
+def test_a_body_that_consumes_its_handle_runs_for_each_payload() -> None:
+    module = parse(
+        """
+        func.func @f(%a: tensor<8xf32>) -> tensor<8xf32> {
+          %0 = linalg.exp ins(%a : tensor<8xf32>) outs(%a : tensor<8xf32>) -> tensor<8xf32>
+          %1 = linalg.exp ins(%0 : tensor<8xf32>) outs(%a : tensor<8xf32>) -> tensor<8xf32>
+          return %1 : tensor<8xf32>
+        }
+        transform.sequence failures(propagate) {
+        ^bb0(%arg0: !transform.any_op):
+          %0 = transform.structured.match ops{["linalg.exp"]} in %arg0 : (!transform.any_op) -> !transform.any_op
+          transform.foreach %0 : !transform.any_op {
+          ^bb1(%each: !transform.any_op):
+            %1, %2 = transform.structured.tile_using_for %each tile_sizes [4]
+              : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+          }
+        }"""
+    )
+    run_passes(module, ["transform-dialect-interpreter"])
+    assert count(module, "scf.for") == 2

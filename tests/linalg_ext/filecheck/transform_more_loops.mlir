@@ -108,3 +108,53 @@ module attributes {transform.with_named_sequence} {
 // CHECK: scf.for
 // CHECK: linalg.generic {{.*}} iterator_types = ["parallel"]} ins({{.*}} : tensor<4xf32>)
 // CHECK: tensor.expand_shape
+
+// -----
+
+// The tile of the result does not move with the inner loop, which carries it instead of all of the result. The handle of
+// the loop stands for the one that there is then.
+// CHECK-LABEL: func.func @hoisted
+// CHECK: %[[R:.*]] = scf.for %[[I:.*]] = %c0 to %c128 step %c4 iter_args(%[[C:.*]] = %arg2)
+// CHECK:   %[[T:.*]] = tensor.extract_slice %[[C]][%[[I]], 0] [4, 128] [1, 1]
+// CHECK:   %[[S:.*]] = scf.for %{{.*}} = %c0 to %c128 step %c8 iter_args(%[[X:.*]] = %[[T]]) -> (tensor<4x128xf32>) {
+// CHECK:     %[[M:.*]] = linalg.matmul {{.*}} outs(%[[X]] : tensor<4x128xf32>)
+// CHECK-NEXT: scf.yield %[[M]]
+// CHECK:   } {inner}
+// CHECK:   tensor.insert_slice %[[S]] into %[[C]][%[[I]], 0] [4, 128] [1, 1]
+func.func @hoisted(%a: tensor<128x128xf32>, %b: tensor<128x128xf32>, %c: tensor<128x128xf32>) -> tensor<128x128xf32> {
+  %0 = linalg.matmul ins(%a, %b : tensor<128x128xf32>, tensor<128x128xf32>) outs(%c : tensor<128x128xf32>) -> tensor<128x128xf32>
+  return %0 : tensor<128x128xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  %0 = transform.structured.match ops{["linalg.matmul"]} in %arg0 : (!transform.any_op) -> !transform.any_op
+  %1, %2:2 = transform.structured.tile_using_for %0 tile_sizes [4, 0, 8] : (!transform.any_op) -> (!transform.any_op, !transform.any_op, !transform.any_op)
+  transform.loop.hoist_loop_invariant_subsets %2#1 : !transform.any_op
+  transform.annotate %2#1 "inner" : !transform.any_op
+}
+
+// -----
+
+// Tiles of 9, then of 4, 2 and 1: all of them full.
+// CHECK-LABEL: func.func @falling
+// CHECK: scf.for %{{.*}} = %c0 to %c18 step %c9
+// CHECK:   linalg.matmul {{.*}} outs(%{{.*}} : tensor<9x25xf32>)
+// CHECK: linalg.matmul {{.*}} outs(%{{.*}} : tensor<4x25xf32>)
+// CHECK: linalg.matmul {{.*}} outs(%{{.*}} : tensor<2x25xf32>)
+// CHECK: linalg.matmul {{.*}} outs(%{{.*}} : tensor<1x25xf32>)
+// CHECK-NOT: linalg.matmul
+// CHECK: return
+func.func @falling(%a: tensor<25x34xf32>, %b: tensor<34x25xf32>, %c: tensor<25x25xf32>) -> tensor<25x25xf32> {
+  %0 = linalg.matmul ins(%a, %b : tensor<25x34xf32>, tensor<34x25xf32>) outs(%c : tensor<25x25xf32>) -> tensor<25x25xf32>
+  return %0 : tensor<25x25xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !transform.any_op):
+  %0 = transform.structured.match ops{["linalg.matmul"]} in %arg0 : (!transform.any_op) -> !transform.any_op
+  %sizes, %chunks = transform.structured.continuous_tile_sizes %0 {dimension = 0, target_size = 9} : (!transform.any_op) -> !transform.any_op
+  %parts, %none = transform.structured.split %0 after %chunks {dimension = 0, multiway} : !transform.any_op, !transform.any_op
+  transform.foreach %parts, %sizes with_zip_shortest : !transform.any_op, !transform.any_op {
+  ^bb1(%part: !transform.any_op, %size: !transform.any_op):
+    %1, %2 = transform.structured.tile_using_for %part tile_sizes [%size] : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
+  }
+}

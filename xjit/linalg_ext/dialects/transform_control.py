@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["CONTROL_SCRIPT_ROWS"]
 
 
+_SHORTEST = "with_zip_shortest"
+
+
 def _parse_operands(p: Parser, state: ParseState) -> None:
     names = [p.operand()] if p.token.kind == "value" else []
     while names and p.accept(","):
@@ -26,8 +29,10 @@ def _parse_operands(p: Parser, state: ParseState) -> None:
 
 
 def parse_foreach(p: Parser, state: ParseState) -> None:
-    """Parses `%0, %1 : types -> types {region}`."""
+    """Parses `%0, %1 with_zip_shortest : types -> types {region}`."""
     _parse_operands(p, state)
+    if p.accept(_SHORTEST):
+        state.attributes[_SHORTEST] = UnitAttr()
     if p.accept(":"):
         p.type_list()
         state.result_types = p.arrow_types()
@@ -46,13 +51,15 @@ def _parse_regions(p: Parser, state: ParseState) -> None:
 
 def print_foreach(p: Printer, op: Operation) -> None:
     if op.operands:
-        p.write(f" {', '.join(map(p.value, op.operands))} : {', '.join(p.type(v.type) for v in op.operands)}")
+        word = f" {_SHORTEST}" if _SHORTEST in op.attributes else ""
+        types = ", ".join(p.type(v.type) for v in op.operands)
+        p.write(f" {', '.join(map(p.value, op.operands))}{word} : {types}")
     if op.results:
         p.write(f" -> {', '.join(map(p.type, op.result_types))}")
     for number, region in enumerate(op.regions):
         p.write(", " if number else " ")
         p.region(region, terminator=bool(op.results))
-    p.optional_dictionary(op)
+    p.optional_dictionary(op, frozenset({_SHORTEST}))
 
 
 def parse_apply_patterns(p: Parser, state: ParseState) -> None:

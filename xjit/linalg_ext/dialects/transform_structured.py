@@ -193,15 +193,19 @@ def print_split(p: Printer, op: Operation) -> None:
     p.write(f" : {', '.join(p.type(v.type) for v in op.operands)}")
 
 
-def parse_multitile(p: Parser, state: ParseState) -> None:
-    """Parses `%0 {dimension = 0, target_size = 16} : (type) -> type`: three handles, or parameters, of one type."""
-    state.operands = [p.resolve(p.operand(), None)]
-    state.attributes.update(p.optional_dictionary())
-    types = handle_types(p, state, state.operands, 3)
-    state.result_types = types * 3 if len(types) == 1 else types
+def _parse_sizes(count: int) -> Callable[[Parser, ParseState], None]:
+    """A parser of `%0 {dimension = 0, target_size = 16} : (type) -> type`: handles, or parameters, of one type."""
+
+    def parse(p: Parser, state: ParseState) -> None:
+        state.operands = [p.resolve(p.operand(), None)]
+        state.attributes.update(p.optional_dictionary())
+        types = handle_types(p, state, state.operands, count)
+        state.result_types = types * count if len(types) == 1 else types
+
+    return parse
 
 
-def print_multitile(p: Printer, op: Operation) -> None:
+def print_sizes(p: Printer, op: Operation) -> None:
     p.write(f" {p.value(op.operands[0])}")
     p.optional_dictionary(op)
     p.write(f" : {p.type(FunctionType((op.operands[0].type,), op.result_types[:1]))}")
@@ -328,13 +332,19 @@ STRUCTURED_SCRIPT_ROWS = (
         needs="sizes(loop_ids)",
         check=check_loops,
     ),
-    op(
-        "transform.structured.multitile_sizes",
-        "target",
-        "low_size;high_size;split_point",
-        assembly=CustomAssembly(parse_multitile, print_multitile),
-        result_names=("low_size", "high_size", "split_point"),
-        needs="i64(dimension) i64(target_size)",
+    *(
+        op(
+            f"transform.structured.{name}",
+            "target",
+            ";".join(results),
+            assembly=CustomAssembly(_parse_sizes(len(results)), print_sizes),
+            result_names=results,
+            needs="i64(dimension) i64(target_size)",
+        )
+        for name, results in (
+            ("multitile_sizes", ("low_size", "high_size", "split_point")),
+            ("continuous_tile_sizes", ("tile_sizes", "chunk_sizes")),
+        )
     ),
     op(
         "transform.structured.split",

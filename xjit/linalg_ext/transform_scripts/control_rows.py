@@ -39,9 +39,12 @@ def _collect(found: list[list[Payload]], handles: Handles) -> None:
 
 
 def foreach(script: Script, op: Operation) -> Handles:
-    """Runs the body for each payload, or for payload of several handles side by side; results are those of all runs."""
+    """Runs the body for each payload, or for payload of several handles side by side; results are those of all runs.
+
+    With `with_zip_shortest`, what handles have more than others is left.
+    """
     targets = [script.lookup(op, i) for i in range(len(op.operands))]
-    if len({len(group) for group in targets}) > 1:
+    if len({len(group) for group in targets}) > 1 and "with_zip_shortest" not in op.attributes:
         raise LinalgError(f"'{op.name}' op expects handles of as many payload each", op.location)
     found: list[list[Payload]] = [[] for _ in op.results]
     for row in zip(*targets):

@@ -10,6 +10,7 @@ from xjit.linalg_ext.transform_scripts.state import Handles, Script, TransformRo
 from xjit.linalg_ext.transform_scripts.structured_rows import located
 from xjit.linalg_ext.transforms.loops.coalesce import coalesce
 from xjit.linalg_ext.transforms.loops.forall_to_for import forall_to_for
+from xjit.linalg_ext.transforms.loops.hoist_subsets import hoist_loop_invariant_subsets
 from xjit.linalg_ext.transforms.loops.outline import outline_loop
 from xjit.linalg_ext.transforms.loops.scf_loops import move_invariants_out, peel, unroll
 
@@ -61,6 +62,13 @@ def licm(script: Script, op: Operation) -> Handles:
     return []
 
 
+def hoist_subsets(script: Script, op: Operation) -> Handles:
+    """Handles of the loops stand for those that have taken their place."""
+    for loop in script.payload(op):
+        script.replace_payload(hoist_loop_invariant_subsets(loop))
+    return []
+
+
 def promote(script: Script, op: Operation) -> Handles:
     """Loops of one iteration become their bodies."""
     for loop in script.payload(op):
@@ -96,6 +104,7 @@ LOOP_ROWS: tuple[TransformRow, ...] = (
     TransformRow("transform.loop.peel", peel_loop, (0,)),
     TransformRow("transform.loop.coalesce", coalesce_loops, (0,)),
     TransformRow("transform.apply_licm", licm),
+    TransformRow("transform.loop.hoist_loop_invariant_subsets", hoist_subsets),
     TransformRow("transform.loop.forall_to_for", one_after_the_other, (0,)),
     TransformRow("transform.loop.outline", outline_loops, (0,)),
     TransformRow("transform.loop.promote_if_one_iteration", promote, (0,)),

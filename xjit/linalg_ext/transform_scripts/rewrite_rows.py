@@ -8,7 +8,7 @@ from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.ir.types import FloatType, IntegerType, element_type
 from xjit.linalg_ext.transform_scripts.state import Handles, Payload, Script, TransformRow
-from xjit.linalg_ext.transform_scripts.structured_rows import each_target, flag, integers, located, tile_sizes
+from xjit.linalg_ext.transform_scripts.structured_rows import each_target, flag, integers, located, point_of, tile_sizes
 from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
 from xjit.linalg_ext.transforms.reductions.split_reduction import split_reduction
 from xjit.linalg_ext.transforms.single_ops.collapse_dims import flatten_elementwise
@@ -20,6 +20,7 @@ from xjit.linalg_ext.transforms.single_ops.destination_passing import (
 from xjit.linalg_ext.transforms.single_ops.detensorize import detensorize
 from xjit.linalg_ext.transforms.single_ops.promote import promote
 from xjit.linalg_ext.transforms.tilable import as_tilable
+from xjit.linalg_ext.transforms.tiling.continuous_sizes import continuous_tile_sizes
 from xjit.linalg_ext.transforms.tiling.multitile import multitile_sizes
 from xjit.linalg_ext.transforms.tiling.pad_operands import pad
 from xjit.linalg_ext.transforms.tiling.split import split
@@ -29,7 +30,12 @@ __all__ = ["REWRITE_ROWS"]
 
 
 def split_op(script: Script, op: Operation) -> Handles:
-    """The parts of each target: one handle of all, or one of the first and one of the second parts."""
+    """The parts of each target: one handle of all, or one of the first and one of the second parts.
+
+    `multiway` splits one target at several points, each told from the last one, and gives one handle.
+    """
+    if flag(op, "multiway"):
+        return [_split_multiway(script, op), *[[] for _ in op.results[1:]]]
     dimension = op.attributes.get("dimension")
     loop = dimension.value if isinstance(dimension, IntegerAttr) else 0
     first: list[Operation] = []
@@ -43,6 +49,24 @@ def split_op(script: Script, op: Operation) -> Handles:
         first.append(parts[0])
         second += parts[1:]
     return [first, second] if len(op.results) == 2 else [[*first, *second]]
+
+
+def _split_multiway(script: Script, op: Operation) -> list[Operation]:
+    targets = script.payload(op)
+    if len(targets) != 1:
+        raise LinalgError(f"'{op.name}' op splits one operation at several points, found {len(targets)}", op.location)
+    dimension = op.attributes.get("dimension")
+    loop = dimension.value if isinstance(dimension, IntegerAttr) else 0
+    points: list[Payload] = list(script.lookup(op, 1)) if len(op.operands) > 1 else []
+    points = points or [IntegerAttr(n, IntegerType(64)) for n in integers(op, "static_chunk_sizes")]
+    found = targets
+    for point in points:
+        size, rest = point_of(op, point), found[-1]
+        parts = located(op, lambda size=size, rest=rest: split(rest, loop, size))
+        found = [*found[:-1], *parts]
+        if len(parts) == 1:
+            break
+    return found
 
 
 def _values(op: Operation, target: Operation) -> list[Attribute]:
@@ -163,6 +187,19 @@ def multitile_op(script: Script, op: Operation) -> Handles:
     return found
 
 
+def continuous_op(script: Script, op: Operation) -> Handles:
+    """The sizes of tiles, and how much of the loop each covers: parameters, or ops that compute them."""
+    targets = script.payload(op)
+    if len(targets) != 1:
+        raise LinalgError(f"'{op.name}' op requires exactly one target, found {len(targets)}", op.location)
+    numbers = [op.attributes.get(name) for name in ("dimension", "target_size")]
+    dimension, target_size = (n.value if isinstance(n, IntegerAttr) else 1 for n in numbers)
+    [target] = targets
+    found = located(op, lambda: continuous_tile_sizes(target, dimension, target_size))
+    index = IndexBuilder(Builder.before(target))
+    return [[_size_payload(op, index, size) for size in sizes] for sizes in zip(*found)] or [[], []]
+
+
 def _size_payload(op: Operation, index: IndexBuilder, size: Index) -> Payload:
     if "param" not in str(op.result_types[0]):
         made = index.value(size).defining_op
@@ -185,6 +222,7 @@ REWRITE_ROWS: tuple[TransformRow, ...] = (
     TransformRow(_PREFIX + "flatten_elementwise", flatten, (0,)),
     TransformRow(_PREFIX + "promote", promote_op, (0,)),
     TransformRow(_PREFIX + "multitile_sizes", multitile_op),
+    TransformRow(_PREFIX + "continuous_tile_sizes", continuous_op),
     *(TransformRow(_PREFIX + name, copies, (0,)) for name in ("insert_slice_to_copy", "insert_slice_to_copy_ext")),
     TransformRow(_PREFIX + "rewrite_in_destination_passing_style", in_destination, (0,)),
     TransformRow(_PREFIX + "detensorize", detensorize_op, (0,)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -73,10 +73,16 @@ class Script:
         """Makes a handle unusable: what it stood for is about to be replaced."""
         self.consumed[op.operands[index]] = op
 
+    def replace_payload(self, replaced: Mapping[Operation, Operation]) -> None:
+        """Makes handles of operations that are no more stand for those that have taken their place."""
+        for value, found in self.handles.items():
+            self.handles[value] = [replaced.get(p, p) if isinstance(p, Operation) else p for p in found]
+
     def bind(self, values: Sequence[Value], handles: Handles) -> None:
-        """Gives handles what they stand for."""
+        """Gives handles what they stand for; those of a region that runs once more are as new."""
         for value, found in zip(values, handles):
             self.handles[value] = list(found)
+            self.consumed.pop(value, None)
 
 
 def script_operations(module: Operation) -> Iterator[Operation]:

@@ -7,12 +7,13 @@ from typing import TypeVar
 
 from xjit.linalg_ext.dialects.attribute_kinds import DYNAMIC
 from xjit.linalg_ext.ir.attributes import ArrayAttr, BoolAttr, DenseArrayAttr, IntegerAttr, StringAttr
+from xjit.linalg_ext.ir.builder import constant_value
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation, Value
 from xjit.linalg_ext.ir.types import IndexType
 from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead
 from xjit.linalg_ext.rewrite.rules import CANONICALIZE
-from xjit.linalg_ext.transform_scripts.state import Handles, Script, TransformRow, payload_of
+from xjit.linalg_ext.transform_scripts.state import Handles, Payload, Script, TransformRow, payload_of
 from xjit.linalg_ext.transforms.fusion.emit import Keep
 from xjit.linalg_ext.transforms.fusion.fuse import fuse, fuse_ext
 from xjit.linalg_ext.transforms.fusion.fuse_into_containing_op import fuse_into_containing_op
@@ -89,12 +90,20 @@ def tile_sizes(script: Script, op: Operation, target: int, name: str, first: int
         producers = payload_of(op, found)
         if target >= len(producers):
             raise LinalgError("expected as many dynamic size-producing operations as target ops", op.location)
-        producer = producers[target]
-        if producer.result_types != (IndexType(),):
-            raise LinalgError("expected sizes to be produced by ops with a single index-type result", op.location)
-        values.append(producer.result)
+        values.append(point_of(op, producers[target]))
     dynamic = iter(values)
     return [next(dynamic) if n == DYNAMIC else n for n in integers(op, name)]
+
+
+def point_of(op: Operation, found: Payload) -> int | Value:
+    """Returns a size that a parameter is, or that an operation of the program gives."""
+    if isinstance(found, IntegerAttr):
+        return found.value
+    [producer] = payload_of(op, [found])
+    if producer.result_types != (IndexType(),):
+        raise LinalgError("expected sizes to be produced by ops with a single index-type result", op.location)
+    known = constant_value(producer.result)
+    return producer.result if known is None else known
 
 
 def tile_op(script: Script, op: Operation) -> Handles:
