@@ -23,6 +23,7 @@ OPCODES = (
     *("shift-left", "shift-right-arithmetic", "shift-right-logical", "power", "tanh", "logistic", "compare", "select"),
     *("clamp", "convert", "bitcast-convert", "is-finite", "iota", "broadcast", "transpose", "reshape", "slice", "sort"),
     *("reverse", "pad", "concatenate", "dynamic-slice", "dynamic-update-slice", "reduce", "reduce-window", "dot"),
+    "gather",
 )
 
 
@@ -115,6 +116,29 @@ def test_softmax(function: Callable[..., Any]) -> None:
     check(function, X, has=SOFTMAX)
 
 
+MASK = np.random.default_rng(7).random((3, 5, 12)) > 0.4
+MASK[1, 2] = False
+
+
+@pytest.mark.parametrize("axis", [-1, (0, 2), (1, 2), None, (1,)], ids=str)
+@pytest.mark.parametrize("masked", [False, True])
+def test_softmax_with_axes_and_masks(axis: Any, masked: bool) -> None:
+    """Several dimensions are one row; what a mask leaves out counts for nothing, and neither does an empty row."""
+    where = MASK if masked else None
+    for function in (jax.nn.softmax, jax.nn.log_softmax, jax.nn.logsumexp):
+
+        def run_with_mask(x: Array, function: Any = function) -> Any:
+            found = function(x, axis=axis, where=where)
+            return jnp.where(jnp.isfinite(found), found, -1.0)
+
+        module = check(run_with_mask, X, has=SOFTMAX)
+        assert not names_of(module) & {"linalg.reduce"}
+
+
+def test_softmax_over_a_dimension_of_one_element_and_another() -> None:
+    check(lambda x: jax.nn.softmax(x, axis=(0, 2)), normal(1, 4, 6), has=SOFTMAX)
+
+
 def test_probabilities_come_from_the_softmax() -> None:
     """Nothing computes exponentials, maxima or sums beside it."""
     for function in (jax.nn.softmax, by_hand, lambda x: jnp.exp(jax.nn.log_softmax(x))):
@@ -184,6 +208,58 @@ def test_selection() -> None:
     check(lambda x: jax.lax.cummax(x, 2), X, has=("linalg_ext.scan",))
     places = np.array([3, 0, 3], np.int32)
     check(lambda x, i, u: x.at[i].add(u), normal(5, 4), places, normal(3, 4), has=("linalg_ext.scatter",))
+
+
+def test_what_follows_sorted_values() -> None:
+    """Of several operands, and of floats, the places of the values are taken."""
+    y, n = X[..., ::-1].copy(), np.arange(180, dtype=np.int32).reshape(X.shape)
+    sort = lambda *a: [v[..., :4] for v in jax.lax.sort(a, dimension=2, num_keys=1)]  # noqa: E731
+    for arrays in ((X, y), (X, n, y)):
+        module = check(sort, *arrays, has=("linalg_ext.topk", "tensor.extract"))
+        assert all("x4x" in str(op.result_types[0]) for op in module.walk() if op.name == "linalg_ext.topk")
+
+
+PLACES = np.array([[3, -1, 0], [9, 1, 2]], np.int32)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, i: x[i],
+        lambda x, i: x.at[:, i[0]].get(mode="clip"),
+        lambda x, i: jnp.take_along_axis(x[:2], jnp.abs(i), axis=1, mode="clip"),
+        lambda x, i: jax.vmap(lambda r, j: jax.lax.dynamic_slice(r, (j[0],), (3,)))(x[:2], i),
+        lambda x, i: x[None].at[0, i[0], i[1]].get(mode="clip"),
+    ],
+    ids=["rows", "columns", "along", "slices", "elements"],
+)
+def test_gather(function: Callable[..., Any]) -> None:
+    """Starts are moved inside; the compiled module gives the same."""
+    arrays = [normal(5, 7), PLACES]
+    module = check(function, *arrays, has=("tensor.extract",))
+    compiled = linalg_ext.compile(module, "main")(*arrays)
+    np.testing.assert_array_equal(compiled, np.asarray(jax.jit(function)(*arrays)))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, i, u: x.at[:, i].add(u),
+        lambda x, i, u: jax.vmap(lambda r, j, v: r.at[j].max(v))(x[:3], jnp.stack([i, i[::-1], i]), u[:3]),
+        lambda x, i, u: x.at[i, i + 1].multiply(u[0]),
+        lambda x, i, u: x.at[i[0]].set(u[0, 0]),
+        lambda x, i, u: jnp.put_along_axis(x[:3], i[:, None], u[:3, :1], axis=1, inplace=False),
+    ],
+    ids=["columns", "batches", "elements", "one row", "along"],
+)
+def test_scatter(function: Callable[..., Any]) -> None:
+    check(function, normal(5, 7), np.array([3, 0, 3], np.int32), normal(5, 3), has=("linalg_ext.scatter",))
+
+
+def test_gradients_of_selections() -> None:
+    check(jax.grad(lambda x: (jax.lax.top_k(x, 3)[0] ** 2).sum()), X, has=("linalg_ext.scatter", "linalg_ext.topk"))
+    table, rows = normal(6, 4), np.array([2, 0, 2], np.int32)
+    check(jax.grad(lambda t, i: (t[i] ** 2).sum()), table, rows, has=("linalg_ext.scatter", "tensor.extract"))
 
 
 def test_control() -> None:

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from xjit.hlo import HloInstruction, HloModule
 from xjit.linalg_ext.from_hlo.control import CONTROL_RULES
 from xjit.linalg_ext.from_hlo.elements import ELEMENT_RULES
+from xjit.linalg_ext.from_hlo.gathers import GATHER_RULES
 from xjit.linalg_ext.from_hlo.opaque import leaf_shapes, leaf_values, opaque_call, tuple_of
 from xjit.linalg_ext.from_hlo.products import PRODUCT_RULES
 from xjit.linalg_ext.from_hlo.reductions import REDUCTION_RULES
+from xjit.linalg_ext.from_hlo.scatters import SCATTER_RULES
 from xjit.linalg_ext.from_hlo.scope import Raised, Rule, Scope
 from xjit.linalg_ext.from_hlo.selection import SELECTION_RULES
 from xjit.linalg_ext.from_hlo.softmax import SOFTMAX_RULES
@@ -34,6 +36,8 @@ _RULES: Mapping[str, Rule] = {
     **PRODUCT_RULES,
     **REDUCTION_RULES,
     **SELECTION_RULES,
+    **GATHER_RULES,
+    **SCATTER_RULES,
     **CONTROL_RULES,
 }
 """By opcode. What has no rule, or not the form of its rule, is an opaque call."""

@@ -55,10 +55,10 @@ def _signless(value: int, t: Type) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Probabilities:
-    """The exponentials, an instruction, by their sums along `axis`."""
+    """The exponentials, an instruction, by their sums along `axes`."""
 
     value: Value
-    axis: int
+    axes: tuple[int, ...]
     exponential: HloInstruction
 
 

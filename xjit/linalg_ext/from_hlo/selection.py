@@ -1,4 +1,4 @@
-"""The first elements of rows in some order, and updates at places that are data."""
+"""The first elements of rows in some order."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo import attributes as at
+from xjit.linalg_ext.from_hlo.gathers import taken_along
 from xjit.linalg_ext.from_hlo.scalars import code_of, is_scalar_code
 from xjit.linalg_ext.from_hlo.scope import Body, Raised, Rule, Scope
 from xjit.linalg_ext.from_hlo.types import has_scalar_code, raised_element
@@ -57,15 +58,15 @@ def _library_call(scope: Scope, instruction: HloInstruction) -> Raised | None:
 
 
 def _sort(scope: Scope, instruction: HloInstruction) -> Raised | None:
-    """Values, alone or with integers that follow them: as many as are read of the front."""
+    """Values, alone or with others that follow them: as many as are read of the front."""
     operands = list(instruction.operands)
-    if len(operands) > 2 or not all(has_scalar_code(o.shape) for o in operands):
+    if not all(has_scalar_code(o.shape) for o in operands):
         return None
     comparator = instruction.to_apply
     if not is_scalar_code(comparator) or any(p.users for p in comparator.parameter_instructions[2:]):
         return None
-    if len(operands) == 2 and not operands[1].shape.element_type.is_integer:
-        return None
+    if len(operands) > 2 or (len(operands) == 2 and not operands[1].shape.element_type.is_integer):
+        return _sort_followed(scope, instruction, code_of(comparator))
     axis = instruction.attributes_as(at.SortAttributes).sort_dimension
     numbers = operands[1].shape.element_type if len(operands) == 2 else PrimitiveType.S32
     sizes = list(operands[0].shape.dimensions)
@@ -79,6 +80,21 @@ def _sort(scope: Scope, instruction: HloInstruction) -> Raised | None:
     return tuple(results) if instruction.shape.is_tuple else results[0]
 
 
+def _sort_followed(scope: Scope, instruction: HloInstruction, code: Body) -> Raised:
+    """What follows the values is taken from the places where these were."""
+    values, *others = instruction.operands
+    axis = instruction.attributes_as(at.SortAttributes).sort_dimension
+    sizes = list(values.shape.dimensions)
+    sizes[axis] = _read_of(instruction, axis)
+    count = instruction.to_apply.num_parameters
+
+    def is_before(builder: Builder, given: Sequence[Value]) -> Sequence[Value]:
+        return code(builder, [*given, *[given[0]] * count][:count])
+
+    first, places = _first_elements(scope, [scope.value(values)], axis, sizes, PrimitiveType.S32, is_before)
+    return (first, *(taken_along(scope, scope.value(o), places, axis, sizes) for o in others))
+
+
 def _read_of(sort: HloInstruction, axis: int) -> int:
     """Returns how many of the first elements along a dimension are read, at most; all that there are in doubt."""
     size = sort.operand(0).shape.dimensions[axis]
@@ -90,32 +106,8 @@ def _read_of(sort: HloInstruction, axis: int) -> int:
     return max(user.attributes_as(at.SliceAttributes).limits[axis] for user in readers)
 
 
-def _scatter(scope: Scope, instruction: HloInstruction) -> Raised | None:
-    """A scatter of whole windows whose indices are those of the leading dimensions, in their order."""
-    if instruction.operand_count != 3 or not is_scalar_code(instruction.to_apply):
-        return None
-    source, indices, updates = instruction.operands
-    a = instruction.attributes_as(at.ScatterAttributes)
-    batch, depth = indices.shape.rank - 1, indices.shape.dimensions[-1] if indices.shape.rank else 0
-    leading = tuple(range(depth))
-    plain = (
-        not a.input_batching_dims
-        and a.index_vector_dim == batch
-        and a.inserted_window_dims == leading == a.scatter_dims_to_operand_dims
-        and a.update_window_dims == tuple(range(batch, updates.shape.rank))
-        and source.shape.dimensions[depth:] == updates.shape.dimensions[batch:]
-    )
-    if not plain or not all(has_scalar_code(o.shape) for o in instruction.operands):
-        return None
-    kind = raised_element(source.shape.element_type)
-    region = scope.region([kind, kind], code_of(instruction.to_apply), "linalg_ext.yield")
-    inputs = (scope.value(indices), scope.value(updates))
-    return scope.named("linalg_ext.scatter", inputs, (scope.value(source),), {}, region)[0]
-
-
 SELECTION_RULES: dict[str, Rule] = {
     "custom-call": _library_call,
     "topk": _topk,
     "sort": _sort,
-    "scatter": _scatter,
 }

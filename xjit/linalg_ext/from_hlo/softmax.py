@@ -8,13 +8,14 @@ probabilities; a log-softmax reads maximum and sum. What nobody reads any more i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from xjit.affine.expr import AffineExpr
 from xjit.affine.pool import dim
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.linalg_ext.from_hlo.reshaping import reshaped
-from xjit.linalg_ext.from_hlo.scope import Probabilities, Raised, Rule, Scope
+from xjit.linalg_ext.from_hlo.scope import Body, Probabilities, Raised, Rule, Scope
 from xjit.linalg_ext.from_hlo.types import has_scalar_code, raised_element
 from xjit.linalg_ext.ir.attributes import IntegerAttr
 from xjit.linalg_ext.ir.builder import Builder
@@ -23,7 +24,7 @@ from xjit.linalg_ext.ir.types import FloatType, IntegerType, element_type
 from xjit.linalg_ext.structured.scalars import compare, select
 from xjit.linalg_ext.structured.view import shape_of
 from xjit.passes.analysis.attention.places import MOVES, Place, Space
-from xjit.passes.analysis.attention.softmax import Softmax, find_softmax
+from xjit.passes.analysis.attention.softmax import Softmax, find_masked_softmax, find_softmax
 
 __all__ = ["SOFTMAX_RULES"]
 
@@ -31,48 +32,66 @@ _PASSED = MOVES | {"convert"}
 
 
 def _total(scope: Scope, instruction: HloInstruction) -> Raised | None:
-    """A sum of exponentials of elements less their maximum, along one dimension."""
-    axes = instruction.attributes_as(at.DimensionsAttributes).dimensions
-    if instruction.operand_count != 2 or len(axes) != 1 or not instruction.shape.element_type.is_float:
+    """A sum of exponentials of elements less their maximum, some of them masked perhaps."""
+    axes = tuple(sorted(instruction.attributes_as(at.DimensionsAttributes).dimensions))
+    if instruction.operand_count != 2 or not axes or not instruction.shape.element_type.is_float:
         return None
     terms = instruction.operand(0)
     space = Space(terms.shape.dimensions)
-    index = space.identity(terms).index
-    total = Place(instruction, tuple(e for d, e in enumerate(index) if d != axes[0]))
-    found = find_softmax(space, Place(terms, index), total, dim(axes[0]))
+    place = space.identity(terms)
+    index, columns = place.index, tuple(dim(axis) for axis in axes)
+    total = Place(instruction, tuple(e for d, e in enumerate(index) if d not in axes))
+    found = find_softmax(space, place, total, columns)
+    masked = None if found is not None else find_masked_softmax(space, place, total, columns)
+    found = found or masked
     if found is None or found.logits.index != index:
         return None
     if not all(has_scalar_code(i.shape) for i in (instruction, found.logits.instruction)):
         return None
     shifted = _behind(space, space.operand(found.exponential, 0), "subtract")
     is_bounded = shifted is not None and _behind(space, space.operand(shifted, 1), "select") is not None
-    return _write(scope, total, found, axes[0], is_bounded)
+    guard = _sum_by_maximum if is_bounded else None if masked is None else _sum_of_some
+    return _write(scope, total, found, axes, guard)
 
 
-def _write(scope: Scope, total: Place, found: Softmax, axis: int, is_bounded: bool) -> Value:
+def _write(scope: Scope, total: Place, found: Softmax, axes: tuple[int, ...], guard: Body | None) -> Value:
     """Writes the op where the maximum was computed, which it gives from now on. Returns the sum.
 
-    `is_bounded`: infinite maxima count as 0. Then the sum is 0 where all elements are -inf, and inf where one is inf;
-    and quotients stay as they are.
+    `guard` makes the sum from the maximum and the op's sum where these differ: where infinite maxima count as 0, or
+    there may be nothing to sum. Then quotients stay as they are.
     """
     maximum = scope.value(found.maximum.instruction)
     assert isinstance(maximum, OpResult)
     inner = Scope(scope.module, Builder.before(maximum.owner), scope.rules)
     element = raised_element(total.instruction.shape.element_type)
     logits = inner.converted(scope.value(found.logits.instruction), element)
-    sizes = [n or 0 for n in shape_of(logits)]
-    kept = [d for d, n in enumerate(sizes) if n != 1 or d == axis]
-    results = _online(inner, reshaped(inner.builder, logits, [sizes[d] for d in kept]), kept.index(axis))
     rows = total.instruction.shape.dimensions
-    probabilities, top, sums = (reshaped(inner.builder, v, n) for v, n in zip(results, (sizes, rows, rows)))
-    if is_bounded:
-        sums = inner.elements([(v, _identity(v)) for v in (top, sums)], rows, element, _sum_by_maximum)
+    whole, top, sums = _along(inner, logits, axes)
+    top, sums = (reshaped(inner.builder, v, rows) for v in (top, sums))
+    if guard is not None:
+        sums = inner.elements([(v, _identity(v)) for v in (top, sums)], rows, element, guard)
     else:
-        scope.softmaxes[total.instruction] = Probabilities(probabilities, axis, found.exponential.instruction)
+        scope.softmaxes[total.instruction] = Probabilities(whole, axes, found.exponential.instruction)
     if found.maximum.index == total.index and maximum.type == top.type:
         maximum.replace_all_uses_with(top)
         scope.values[found.maximum.instruction] = top
     return sums
+
+
+def _along(scope: Scope, logits: Value, axes: tuple[int, ...]) -> tuple[Value, Value, Value]:
+    """Writes the op along one dimension, or along several, which become one; returns probabilities, maxima, sums."""
+    sizes = [n or 0 for n in shape_of(logits)]
+    if len(axes) == 1:
+        kept = [d for d, n in enumerate(sizes) if n != 1 or d in axes]
+        given = reshaped(scope.builder, logits, [sizes[d] for d in kept])
+        results = _online(scope, given, kept.index(axes[0]))
+        return reshaped(scope.builder, results[0], sizes), results[1], results[2]
+    order = [*(d for d in range(len(sizes)) if d not in axes), *axes]
+    rows = [sizes[d] for d in order[: -len(axes)] if sizes[d] != 1]
+    last = scope.transposed(logits, order)
+    results = _online(scope, reshaped(scope.builder, last, [*rows, prod(sizes[d] for d in axes)]), len(rows))
+    whole = reshaped(scope.builder, results[0], [sizes[d] for d in order])
+    return scope.transposed(whole, [order.index(d) for d in range(len(sizes))]), results[1], results[2]
 
 
 def _identity(value: Value) -> list[AffineExpr]:
@@ -89,6 +108,14 @@ def _sum_by_maximum(builder: Builder, given: Sequence[Value]) -> list[Value]:
     return [select(builder, compare(builder, "olt", size, most), total, otherwise)]
 
 
+def _sum_of_some(builder: Builder, given: Sequence[Value]) -> list[Value]:
+    """The sum, 0 where nothing is summed."""
+    maximum, total, _ = given
+    assert isinstance(maximum.type, FloatType)
+    least, zero = (builder.constant_float(x, maximum.type) for x in (float("-inf"), 0.0))
+    return [select(builder, compare(builder, "oeq", maximum, least), zero, total)]
+
+
 def _online(scope: Scope, logits: Value, axis: int) -> tuple[OpResult, ...]:
     """Writes the op; returns probabilities, maximum, sum and scale."""
     element, sizes = element_type(logits.type), [n or 0 for n in shape_of(logits)]
@@ -102,9 +129,11 @@ def _quotient(scope: Scope, instruction: HloInstruction) -> Raised | None:
     """Exponentials by their sum."""
     if not scope.softmaxes or not has_scalar_code(instruction.shape):
         return None
-    for axis, size in enumerate(instruction.shape.dimensions):
+    several = dict.fromkeys(known.axes for known in scope.softmaxes.values() if len(known.axes) > 1)
+    single = ((axis,) for axis, size in enumerate(instruction.shape.dimensions) if size > 1)
+    for axes in (*single, *(axes for axes in several if max(axes) < instruction.shape.rank)):
         space = Space(instruction.shape.dimensions)
-        found = find_softmax(space, space.identity(instruction), None, dim(axis)) if size > 1 else None
+        found = find_softmax(space, space.identity(instruction), None, [dim(axis) for axis in axes])
         if found is not None and found.total.instruction in scope.softmaxes:
             return _probabilities(scope, instruction, found.total, found.exponential)
     return None
@@ -138,7 +167,7 @@ def _behind(space: Space, place: Place | None, opcode: str) -> Place | None:
 def _probabilities(scope: Scope, instruction: HloInstruction, total: Place, exponential: Place) -> Raised | None:
     """Returns the first result of a softmax where `instruction` has its elements."""
     known = scope.softmaxes[total.instruction]
-    if tuple(e for d, e in enumerate(exponential.index) if d != known.axis) != total.index:
+    if tuple(e for d, e in enumerate(exponential.index) if d not in known.axes) != total.index:
         return None
     moved = scope.moved(known.value, exponential.index, instruction.shape.dimensions)
     return scope.converted(moved, raised_element(instruction.shape.element_type))

@@ -12,7 +12,7 @@ from xjit.linalg_ext.to_hlo.affine_ops import affine_value
 from xjit.linalg_ext.to_hlo.scope import Lowered
 from xjit.linalg_ext.to_hlo.writer import FunctionWriter
 
-__all__ = ["loop_of", "over_loops", "plain_loops"]
+__all__ = ["elements_at", "loop_of", "over_loops", "plain_loops"]
 
 
 def loop_of(e: AffineExpr | None) -> int | None:
@@ -81,7 +81,14 @@ def _gathered(
         if isinstance(index, int):
             index = writer.broadcast(writer.constant(index, PrimitiveType.S64), shape)
         columns.append(writer.reshape(index, [*shape, 1]))
-    rank = len(access)
+    return elements_at(writer, array, columns, shape)
+
+
+def elements_at(
+    writer: FunctionWriter, array: HloInstruction, columns: Sequence[HloInstruction], shape: Sequence[int]
+) -> HloInstruction:
+    """Returns the elements of `array` at places, an array of shape `shape` + [1] with the indices of each dimension."""
+    rank = len(columns)
     attributes = GatherAttributes(
         offset_dims=(),
         collapsed_slice_dims=tuple(range(rank)),

@@ -12,6 +12,7 @@ from xjit.linalg_ext.ir.attributes import IntegerAttr
 from xjit.linalg_ext.ir.errors import LinalgError
 from xjit.linalg_ext.ir.operation import Operation, Value
 from xjit.linalg_ext.ir.types import TensorType
+from xjit.linalg_ext.to_hlo.accesses import elements_at
 from xjit.linalg_ext.to_hlo.scope import Handler, Lowered, Scope
 from xjit.linalg_ext.to_hlo.undefined import neutral_of_readers
 from xjit.linalg_ext.to_hlo.writer import FunctionWriter, primitive_type
@@ -136,8 +137,10 @@ def inserted_slice(scope: Scope, op: Operation, source: HloInstruction, target: 
 def _extract(scope: Scope, op: Operation) -> list[Lowered]:
     writer, array = scope.writer, scope.array(op.operands[0])
     indices = index_scalars(writer, [scope.values[v] for v in op.operands[1:]])
-    if any(i.shape.rank for i in indices):
-        raise LinalgError(f"cannot compile '{op.name}' in the body of a structured op", op.location)
+    if any(i.shape.rank for i in indices):  # in the body of a structured op, at each iteration
+        indices = writer.shaped_alike(*indices)
+        sizes = indices[0].shape.dimensions
+        return [elements_at(writer, array, [writer.reshape(i, [*sizes, 1]) for i in indices], sizes)]
     return [writer.reshape(writer.dynamic_slice(array, indices, [1] * array.shape.rank) if indices else array, [])]
 
 

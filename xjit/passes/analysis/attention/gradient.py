@@ -136,7 +136,7 @@ def _softmax_of(space: Space, weights: HloInstruction) -> tuple[Softmax, int] | 
         if len(dimensions) != 1 or space.sizes[dimensions[0]] < 2:
             continue
         index = tuple(space.simplify(dim(d)) for d in range(weights.shape.rank) if d not in dimensions)
-        softmax = find_softmax(space, space.identity(weights), Place(user, index), dim(dimensions[0]))
+        softmax = find_softmax(space, space.identity(weights), Place(user, index), (dim(dimensions[0]),))
         if softmax is not None:
             return softmax, dimensions[0]
     return None

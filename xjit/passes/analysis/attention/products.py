@@ -119,7 +119,7 @@ class _Finder:
         self.is_inside = is_inside
 
     def find(self, scores: Place, right: Place, total: Place | None) -> ScoreProduct | None:
-        softmax = find_softmax(self.space, scores, total, self.column)
+        softmax = find_softmax(self.space, scores, total, (self.column,))
         if total is not None and softmax is None:
             return None
         wanted = scores if softmax is None else softmax.logits

@@ -7,7 +7,9 @@ logarithm, exp(x - max(x) - log(sum(exp(x - max(x))))).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -30,11 +32,15 @@ class Softmax:
     total: Place
 
 
-def find_softmax(space: Space, scores: Place, total: Place | None, column: AffineExpr) -> Softmax | None:
+Columns: TypeAlias = Sequence[AffineExpr]
+"""The variables that count the elements of a row: several, in their order, where it is over several dimensions."""
+
+
+def find_softmax(space: Space, scores: Place, total: Place | None, columns: Columns) -> Softmax | None:
     """Returns the softmax that scores are; with a `total`, they are its exponentials, to be divided by that."""
     place = space.behind(scores, _PASSED)
     if total is None:
-        quotient = _quotient(space, place) or _exponential_of_logarithm(space, place, column)
+        quotient = _quotient(space, place) or _exponential_of_logarithm(space, place, columns)
         if quotient is None:
             return None
         place, total = quotient
@@ -45,11 +51,48 @@ def find_softmax(space: Space, scores: Place, total: Place | None, column: Affin
         return None
     logits, shift = difference
     maximum = _maximum(space, shift)
-    if not _reduces(space, maximum, "maximum", logits, column):
+    if not _reduces(space, maximum, "maximum", logits, columns):
         return None
-    if not _reduces(space, total, "add", exponential, column):
+    if not _reduces(space, total, "add", exponential, columns):
         return None
     return Softmax(logits, exponential, maximum, total)
+
+
+def find_masked_softmax(space: Space, terms: Place, total: Place, columns: Columns) -> Softmax | None:
+    """Returns the softmax whose masked exponentials are summed: of elements of which the maximum takes as -inf, and the
+    sum as 0, what the same mask leaves out. Its logits are the masked elements, its exponential what is masked.
+    """
+    masked = space.behind(terms, _PASSED)
+    parts = [space.operand(masked, i) for i in range(3)] if masked.opcode == "select" else [None]
+    mask, value, other = parts if len(parts) == 3 else (None, None, None)
+    if mask is None or value is None or other is None or not _is_constant(space, other, 0.0):
+        return None
+    exponential = space.behind(value, _PASSED)
+    difference = _exponential_of_difference(space, exponential)
+    if difference is None:
+        return None
+    maximum = _maximum(space, difference[1])
+    ranges = space.ranges(maximum) if maximum.opcode == "reduce" else None
+    logits = None if ranges is None or len(ranges) != len(columns) else space.operand(maximum, 0, columns)
+    if logits is None or not _reduces(space, maximum, "maximum", logits, columns):
+        return None
+    if not _reduces(space, space.behind(total, _PASSED), "add", masked, columns):
+        return None
+    if not _masks(space, logits, mask, difference[0]):
+        return None
+    return Softmax(space.behind(logits, _PASSED), exponential, maximum, total)
+
+
+def _masks(space: Space, place: Place, mask: Place, value: Place) -> bool:
+    """Whether a place is -inf where a mask is false, and elsewhere a value, or what that is masked from."""
+    place, value = space.behind(place, _PASSED), space.behind(value, _PASSED)
+    if place.opcode != "select":
+        return False
+    test, inside, outside = (space.operand(place, i) for i in range(3))
+    if test is None or inside is None or outside is None or not _is_constant(space, outside, -np.inf):
+        return False
+    same = space.behind(test, _PASSED) == space.behind(mask, _PASSED)
+    return same and (value == place or space.behind(inside, _PASSED) == value)
 
 
 def _operand(space: Space, place: Place, opcode: str, number: int) -> Place | None:
@@ -84,7 +127,7 @@ def _exponential_of_difference(space: Space, place: Place) -> tuple[Place, Place
     return None if a is None or b is None else (a, b)
 
 
-def _exponential_of_logarithm(space: Space, place: Place, column: AffineExpr) -> tuple[Place, Place] | None:
+def _exponential_of_logarithm(space: Space, place: Place, columns: Columns) -> tuple[Place, Place] | None:
     """Returns exp(y) and sum(exp(y)) of exp(y - log(sum(exp(y)))), which is their quotient."""
     difference = _exponential_of_difference(space, place)
     if difference is None:
@@ -92,9 +135,9 @@ def _exponential_of_logarithm(space: Space, place: Place, column: AffineExpr) ->
     shifted, logarithm = difference
     total = _operand(space, space.behind(logarithm, _PASSED), "log", 0)
     total = None if total is None else space.behind(total, _PASSED)
-    if total is None or total.opcode != "reduce" or space.ranges(total) != (space.sizes[column.position],):
+    if total is None or total.opcode != "reduce" or space.ranges(total) != _sizes(space, columns):
         return None
-    reduced = space.operand(total, 0, (column,))
+    reduced = space.operand(total, 0, columns)
     exponential = None if reduced is None else space.behind(reduced, _PASSED)
     exponent = None if exponential is None else _operand(space, exponential, "exponential", 0)
     if exponential is None or exponent is None or space.behind(exponent, _PASSED) != space.behind(shifted, _PASSED):
@@ -121,19 +164,23 @@ def _maximum(space: Space, shift: Place) -> Place:
     return shift
 
 
-def _reduces(space: Space, place: Place, opcode: str, wanted: Place, column: AffineExpr) -> bool:
+def _reduces(space: Space, place: Place, opcode: str, wanted: Place, columns: Columns) -> bool:
     """Whether an element is the reduction of what is wanted over all columns."""
     reduce = place.instruction
     if reduce.opcode != "reduce" or reduce.operand_count != 2:
         return False
     known = reduction_identity(reduce.to_apply)
     ranges = space.ranges(place)
-    if known is None or known[0] != opcode or ranges != (space.sizes[column.position],):
+    if known is None or known[0] != opcode or ranges != _sizes(space, columns):
         return False
     if not starts_with_identity(reduce.operand(1), opcode):
         return False
-    reduced = space.operand(place, 0, (column,))
+    reduced = space.operand(place, 0, columns)
     return reduced is not None and space.behind(reduced, _PASSED) == space.behind(wanted, _PASSED)
+
+
+def _sizes(space: Space, columns: Columns) -> tuple[int, ...]:
+    return tuple(space.sizes[column.position] for column in columns)
 
 
 def starts_with_identity(initial: HloInstruction, opcode: str) -> bool:
