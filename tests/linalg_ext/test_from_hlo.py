@@ -109,8 +109,9 @@ def by_hand(x: Array) -> Array:
         lambda x: jnp.exp(jax.nn.log_softmax(x)),
         by_hand,
         jax.grad(lambda x: (jax.nn.softmax(x) ** 2).sum()),
+        jax.grad(lambda x: (jax.nn.softmax(x, where=x < 1) ** 2).sum()),
     ],
-    ids=["plain", "masked", "log", "exponential of log", "by hand", "gradient"],
+    ids=["plain", "masked", "log", "exponential of log", "by hand", "gradient", "gradient of masked"],
 )
 def test_softmax(function: Callable[..., Any]) -> None:
     check(function, X, has=SOFTMAX)

@@ -27,6 +27,7 @@ from xjit.passes.dynamic.static_interface import is_dynamic, with_static_interfa
 from xjit.passes.pipelines import PipelineOptions, canonicalization
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
+from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 __all__ = ["from_hlo"]
 
@@ -55,7 +56,8 @@ def from_hlo(module: HloModule, function: str = "main", fuse_elementwise: bool =
     """
     source = with_static_interface(module) if is_dynamic(module) else module.clone("")
     source.clear_schedule()
-    passes = [*canonicalization(PipelineOptions()), HloCSE(is_layout_sensitive=False), HloDCE()]
+    more = [TupleSimplifier(), HloCSE(is_layout_sensitive=False), HloDCE()]
+    passes = [*canonicalization(PipelineOptions()), *more]
     PassDriver().run(passes, source)
     result = _raised(source, function)
     return run_passes(result, _CLEANUP if fuse_elementwise else _CLEANUP[1:], verify_each=False)
