@@ -35,7 +35,6 @@ _INTEGERS: dict[str, Callable[[int, int], int]] = {
     "arith.minui": min,
     "arith.maxui": max,
     "arith.divsi": _quotient,
-    "arith.shli": lambda a, b: a << b if 0 <= b < 64 else 0,
     "arith.remsi": lambda a, b: a - b * _quotient(a, b),
     "arith.floordivsi": lambda a, b: a // b,
     "arith.ceildivsi": lambda a, b: -(-a // b),
@@ -66,6 +65,13 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     "uge": lambda a, b: a >= b,
 }
 
+_OPPOSITE = {
+    "eq": "ne",
+    "ne": "eq",
+    **{a + b: a + c for a in "su" for b, c in (("lt", "ge"), ("ge", "lt"), ("gt", "le"), ("le", "gt"))},
+}
+"""The comparison that holds where another one does not."""
+
 _NEUTRAL: dict[str, float] = {
     "arith.addi": 0,
     "arith.subi": 0,
@@ -75,6 +81,7 @@ _NEUTRAL: dict[str, float] = {
     "arith.ceildivsi": 1,
     "arith.ori": 0,
     "arith.xori": 0,
+    **dict.fromkeys(("arith.shli", "arith.shrsi", "arith.shrui"), 0),
     "arith.addf": -0.0,
     "arith.subf": 0.0,
     "arith.mulf": 1.0,
@@ -182,9 +189,54 @@ def same_operands(op: Operation) -> bool:
 
 
 def subtract_itself(op: Operation) -> bool:
+    """x - x, and x xor x, are 0."""
     t = op.result.type
     scalar = isinstance(t, IntegerType | IndexType)
     return scalar and op.operands[0] is op.operands[1] and replace_with_constant(op, IntegerAttr(0, t), t)
+
+
+def divide_by_one(op: Operation) -> bool:
+    """Nothing remains."""
+    t = op.result.type
+    return _integer(op.operands[1]) == 1 and replace_with_constant(op, IntegerAttr(0, t), t)
+
+
+def subtract_part(op: Operation) -> bool:
+    """(x + y) - y is x, (x + y) - x is y."""
+    total = op.operands[0].defining_op
+    if total is None or total.name != "arith.addi" or op.operands[1] not in total.operands:
+        return False
+    return replace(op, [total.operands[1 if total.operands[0] is op.operands[1] else 0]])
+
+
+def _negated(value: Value) -> Value | None:
+    """Returns x of x xor true."""
+    op = value.defining_op
+    if op is None or op.name != "arith.xori" or value.type != IntegerType(1) or not _integer(op.operands[1]):
+        return None
+    return op.operands[0]
+
+
+def negated_comparison(op: Operation) -> bool:
+    """What is not less is greater or equal."""
+    inner = _negated(op.result)
+    compared = None if inner is None else inner.defining_op
+    predicate = None if compared is None else compared.attributes.get("predicate")
+    if compared is None or compared.name != "arith.cmpi" or not isinstance(predicate, IntegerAttr):
+        return False
+    name = CMPI.index(_OPPOSITE[CMPI[predicate.value]])
+    attributes = {**compared.attributes, "predicate": IntegerAttr(name, predicate.type)}
+    new = Builder.before(op).create("arith.cmpi", compared.operands, op.result_types, attributes)
+    return replace(op, [new.result])
+
+
+def extend_extended(op: Operation) -> bool:
+    """An extension of the same kind, all at once."""
+    inner = op.operands[0].defining_op
+    if inner is None or inner.name != op.name:
+        return False
+    op.set_operand(0, inner.operands[0])
+    return True
 
 
 def multiply_zero(op: Operation) -> bool:
@@ -253,9 +305,16 @@ def fold_comparison(op: Operation) -> bool:
 
 
 def fold_select(op: Operation) -> bool:
+    """By a constant; of a condition's own truth values; by a negated condition, the other way round."""
     condition = _integer(op.operands[0])
     if condition is not None:
         return replace(op, [op.operands[1 if condition else 2]])
+    if op.result.type == IntegerType(1) and [_integer(v) for v in op.operands[1:]] in ([1, 0], [-1, 0]):
+        return replace(op, [op.operands[0]])
+    positive = _negated(op.operands[0])
+    if positive is not None:
+        op.set_operands([positive, op.operands[2], op.operands[1]])
+        return True
     return op.operands[1] is op.operands[2] and replace(op, [op.operands[1]])
 
 
@@ -284,7 +343,11 @@ ARITH_RULES: tuple[Rule, ...] = (
     Rule(_COMMUTATIVE, constant_right),
     Rule(tuple(_NEUTRAL), drop_neutral),
     Rule(_IDEMPOTENT, same_operands),
-    Rule(("arith.subi",), subtract_itself),
+    Rule(("arith.subi", "arith.xori"), subtract_itself),
+    Rule(("arith.subi",), subtract_part),
+    Rule(("arith.remsi", "arith.remui"), divide_by_one),
+    Rule(("arith.xori",), negated_comparison),
+    Rule(("arith.extsi", "arith.extui"), extend_extended),
     Rule(("arith.muli",), multiply_zero),
     Rule(("arith.addi",), add_twice),
     Rule(("arith.subi",), subtract_added),

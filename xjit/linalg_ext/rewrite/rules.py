@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xjit.linalg_ext.rewrite.affine_rules import AFFINE_RULES
 from xjit.linalg_ext.rewrite.arith_rules import ARITH_RULES
+from xjit.linalg_ext.rewrite.constant_folding import FOLDING_RULES
 from xjit.linalg_ext.rewrite.driver import RuleTable
 from xjit.linalg_ext.rewrite.forall_rules import FORALL_RULES
 from xjit.linalg_ext.rewrite.linalg_rules import LINALG_EXT_RULES, LINALG_RULES
@@ -17,6 +18,7 @@ __all__ = ["CANONICALIZE", "CANONICALIZE_EXT"]
 
 _PLAIN = (
     *ARITH_RULES,
+    *FOLDING_RULES,
     *AFFINE_RULES,
     *TENSOR_RULES,
     *RESHAPE_RULES,
