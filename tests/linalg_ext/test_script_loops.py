@@ -9,8 +9,11 @@ from tests.linalg_ext.tiling_support import MATMUL, named
 from xjit.linalg_ext import parse, run_passes
 from xjit.linalg_ext.ir import LinalgError, Operation
 from xjit.linalg_ext.transforms import tile, tile_to_forall
+from xjit.linalg_ext.transforms.fusion.fuse_in_forall import fuse_in_forall
 from xjit.linalg_ext.transforms.loops.forall_to_for import forall_to_for
+from xjit.linalg_ext.transforms.loops.fuse_sibling import fuse_sibling
 from xjit.linalg_ext.transforms.loops.outline import outline_loop
+from xjit.linalg_ext.transforms.loops.unroll_affine import unroll_affine
 from xjit.linalg_ext.transforms.single_ops.collapse_dims import flatten_elementwise
 from xjit.linalg_ext.transforms.tiling.continuous_sizes import continuous_tile_sizes
 from xjit.linalg_ext.transforms.tiling.multitile import multitile_sizes
@@ -189,3 +192,87 @@ def test_a_body_that_consumes_its_handle_runs_for_each_payload() -> None:
     )
     run_passes(module, ["transform-dialect-interpreter"])
     assert count(module, "scf.for") == 2
+
+
+AFFINE_LOOP = """
+func.func @main(%a: memref<11xf32>, %b: f32) -> f32 {
+  %0 = affine.for %i = 1 to 11 step 2 iter_args(%x = %b) -> (f32) {
+    %1 = affine.load %a[%i] : memref<11xf32>
+    %2 = arith.mulf %1, %x : f32
+    affine.store %2, %a[%i - 1] : memref<11xf32>
+    affine.yield %2 : f32
+  }
+  return %0 : f32
+}
+"""
+
+
+@pytest.mark.parametrize("factor", [1, 2, 3, 5, 8])
+def test_unrolled_affine_loops(factor: int) -> None:
+    def unrolled(module: Operation) -> None:
+        unroll_affine(named(module, "affine.for")[0], factor)
+
+    after = check_transformation(AFFINE_LOOP, unrolled)
+    assert count(after, "affine.store") == (factor if 5 % factor == 0 else factor + 1)
+
+
+SIBLINGS = """
+func.func @main(%a: tensor<8x6xf32>, %b: tensor<8x6xf32>) -> (tensor<8x6xf32>, tensor<8x6xf32>) {
+  %0 = linalg.exp ins(%a : tensor<8x6xf32>) outs(%b : tensor<8x6xf32>) -> tensor<8x6xf32>
+  %1 = linalg.square ins(%0 : tensor<8x6xf32>) outs(%b : tensor<8x6xf32>) -> tensor<8x6xf32>
+  %2 = linalg.abs ins(%a : tensor<8x6xf32>) outs(%b : tensor<8x6xf32>) -> tensor<8x6xf32>
+  %3 = linalg.add ins(%1, %2 : tensor<8x6xf32>, tensor<8x6xf32>) outs(%b : tensor<8x6xf32>) -> tensor<8x6xf32>
+  return %3, %2 : tensor<8x6xf32>, tensor<8x6xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("order", [("linalg.exp", "linalg.abs"), ("linalg.abs", "linalg.exp")])
+def test_siblings_are_one_loop(parallel: bool, order: tuple[str, str]) -> None:
+    """What stands between them and needs the first one makes way."""
+
+    def fused(module: Operation) -> None:
+        tiled = [(tile_to_forall if parallel else tile)(named(module, name)[0], [4, 3]).loops[0] for name in order]
+        loop = fuse_sibling(*tiled)
+        assert len(loop.results) == 2
+
+    after = check_transformation(SIBLINGS, fused)
+    assert count(after, "scf.forall" if parallel else "scf.for") == (1 if parallel else 3)
+
+
+@pytest.mark.parametrize("names", [("linalg.exp", "linalg.square"), ("linalg.exp", "linalg.add")])
+def test_a_loop_that_needs_another_is_no_sibling(names: tuple[str, str]) -> None:
+    module = parse(SIBLINGS)
+    first, second = (tile(named(module, name)[0], [4]).loops[0] for name in names)
+    with pytest.raises(LinalgError, match="properly dominated by source"):
+        fuse_sibling(first, second)
+    other = tile(named(module, "linalg.abs")[0], [2]).loops[0]
+    with pytest.raises(LinalgError, match="iteration spaces are not the same"):
+        fuse_sibling(first, other)
+
+
+@pytest.mark.parametrize("sizes", [[4, 2], [3], [0, 4]], ids=str)
+def test_fused_in_one_parallel_loop(sizes: list[int]) -> None:
+    def fused(module: Operation) -> None:
+        result = fuse_in_forall(named(module, "linalg.add")[0], sizes)
+        assert [op.name for op in result.loops] == ["scf.forall"]
+
+    after = check_transformation(SIBLINGS, fused)
+    [loop] = named(after, "scf.forall")
+    inside = [op.name for op in loop.body.operations if op.dialect == "linalg"]
+    assert inside == ["linalg.exp", "linalg.square", "linalg.abs", "linalg.add"]
+
+
+def test_the_sequence_to_begin_with() -> None:
+    text = """
+    module attributes {transform.with_named_sequence} {
+      transform.named_sequence @other(%arg0: !transform.any_op) {
+        transform.annotate %arg0 "seen" : !transform.any_op
+        transform.yield
+      }
+    }"""
+    for name, seen in (("other", True), ("more", False)):
+        module = parse(text)
+        run_passes(module, [f"transform-interpreter=entry-point={name}"])
+        assert ("seen" in module.attributes) is seen

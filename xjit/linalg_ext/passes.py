@@ -106,8 +106,8 @@ def _sharing_constants(rewrite: Callable[[Operation], object]) -> Callable[[Oper
 
 
 PASSES: dict[str, Pass] = {
-    "transform-dialect-interpreter": Pass("execute the module's transform scripts", interpret),
-    "transform-interpreter": Pass("the same, by MLIR's name", interpret),
+    "transform-dialect-interpreter": Pass("execute the module's transform scripts", interpret, {"entry-point": str}),
+    "transform-interpreter": Pass("the same, by MLIR's name", interpret, {"entry-point": str}),
     "canonicalize": Pass("fold, simplify, erase what is dead", canonicalize),
     "canonicalize-ext": Pass("canonicalize, and linalg ops that add to zero", canonicalize_ext),
     "cse": Pass("share common subexpressions", eliminate_common_subexpressions),

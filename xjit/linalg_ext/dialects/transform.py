@@ -144,6 +144,7 @@ _HANDLE_ROWS = (
     ),
     handles_row("loop.get_parent_for", "target", "parent", "%target"),
     handles_row("loop.unroll", "target", "", "%target"),
+    handles_row("loop.fuse_sibling", "target;source", "fused_loop", "%target into %source", ("fused_loop",)),
     handles_row("loop.hoist_loop_invariant_subsets", "target", "", "%target"),
     handles_row("loop.promote_if_one_iteration", "target", "", "%target"),
     handles_row("loop.coalesce", "target", "transformed", "%target"),

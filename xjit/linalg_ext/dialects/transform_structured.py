@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from xjit.linalg_ext.dialects.assembly import op
@@ -10,7 +10,7 @@ from xjit.linalg_ext.dialects.attribute_kinds import DYNAMIC, integer_array
 from xjit.linalg_ext.dialects.definition import HANDLE, SEGMENTS, CustomAssembly, OpDefinition
 from xjit.linalg_ext.dialects.handle_syntax import handle_types, handles_row, print_handle_types
 from xjit.linalg_ext.dialects.transform_packing import PACKING_SCRIPT_ROWS
-from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, DenseArrayAttr, IntegerAttr
+from xjit.linalg_ext.ir.attributes import ArrayAttr, Attribute, BoolAttr, DenseArrayAttr, IntegerAttr
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Operation, Value
 from xjit.linalg_ext.ir.types import FunctionType
@@ -103,6 +103,12 @@ def print_tile(p: Printer, op: Operation) -> None:
 def _counted(name: str, operands: str, sizes: str, none: tuple[int, ...] = (0,)) -> OpDefinition:
     """The row of an op that takes handles and a dictionary, with a loop per number in `sizes` not in `none`."""
 
+    def _results(attributes: Mapping[str, Attribute]) -> int:
+        """A parallel loop is one for all sizes."""
+        loops = _count_loops(attributes[sizes], none)
+        forall = attributes.get("use_forall", BoolAttr(False)) != BoolAttr(False)
+        return 1 + (min(loops, 1) if forall else loops)
+
     def parse(p: Parser, state: ParseState) -> None:
         names = [p.operand()]
         while p.accept(","):
@@ -116,7 +122,7 @@ def _counted(name: str, operands: str, sizes: str, none: tuple[int, ...] = (0,))
         state.attributes.update(p.optional_dictionary())
         if sizes not in state.attributes:
             p.fail(f"expected '{sizes}' attribute", state.span)
-        count = 1 + _count_loops(state.attributes[sizes], none)
+        count = _results(state.attributes)
         state.result_types = handle_types(p, state, state.operands, count)
 
     def show(p: Printer, op: Operation) -> None:
@@ -125,7 +131,7 @@ def _counted(name: str, operands: str, sizes: str, none: tuple[int, ...] = (0,))
         print_handle_types(p, op)
 
     def check(op: Operation) -> None:
-        expected = 1 + _count_loops(op.attributes[sizes], none)
+        expected = _results(op.attributes)
         if len(op.results) != expected:
             raise LinalgVerifyError(f"'{op.name}' op has {len(op.results)} results, expected {expected}", op.location)
 

@@ -36,11 +36,10 @@ TRANSFORM_OPS: dict[str, TransformRow] = {
 """The operations that scripts may use."""
 
 _SEQUENCES = ("transform.sequence", "transform.with_pdl_patterns")
-_MAIN = StringAttr("__transform_main")
 
 
-def interpret(module: Operation) -> None:
-    """Executes each `transform.sequence` of a module, and `transform.named_sequence @__transform_main`, in order.
+def interpret(module: Operation, entry_point: str = "__transform_main") -> None:
+    """Executes each `transform.sequence` of a module, and the named sequence `entry_point`, in order.
 
     Those of modules inside of it, too: their payload is the whole module. LinalgError, at the place of the script's
     operation, for what is unknown or cannot be done; `failures(suppress)` ends the sequence there instead.
@@ -48,7 +47,7 @@ def interpret(module: Operation) -> None:
     for op in list(script_operations(module)):
         if op.name in _SEQUENCES:
             _run_sequence(Script(module, _run_region), op, [[module]])
-        elif op.name == "transform.named_sequence" and op.attributes.get("sym_name") == _MAIN:
+        elif op.name == "transform.named_sequence" and op.attributes.get("sym_name") == StringAttr(entry_point):
             _run_region(Script(module, _run_region), op, [[module]])
 
 

@@ -10,9 +10,11 @@ from xjit.linalg_ext.transform_scripts.state import Handles, Script, TransformRo
 from xjit.linalg_ext.transform_scripts.structured_rows import located
 from xjit.linalg_ext.transforms.loops.coalesce import coalesce
 from xjit.linalg_ext.transforms.loops.forall_to_for import forall_to_for
+from xjit.linalg_ext.transforms.loops.fuse_sibling import fuse_sibling
 from xjit.linalg_ext.transforms.loops.hoist_subsets import hoist_loop_invariant_subsets
 from xjit.linalg_ext.transforms.loops.outline import outline_loop
 from xjit.linalg_ext.transforms.loops.scf_loops import move_invariants_out, peel, unroll
+from xjit.linalg_ext.transforms.loops.unroll_affine import unroll_affine
 
 __all__ = ["LOOP_ROWS"]
 
@@ -37,7 +39,8 @@ def unroll_loop(script: Script, op: Operation) -> Handles:
     if not isinstance(factor, IntegerAttr):
         raise LinalgError(f"'{op.name}' op expects a number as 'factor', found {factor}", op.location)
     for loop in script.payload(op):
-        located(op, lambda loop=loop: unroll(loop, factor.value) or ())
+        unrolled = unroll_affine if loop.name == "affine.for" else unroll
+        located(op, lambda loop=loop, unrolled=unrolled: unrolled(loop, factor.value) or ())
     return []
 
 
@@ -67,6 +70,17 @@ def hoist_subsets(script: Script, op: Operation) -> Handles:
     for loop in script.payload(op):
         script.replace_payload(hoist_loop_invariant_subsets(loop))
     return []
+
+
+def fuse_siblings(script: Script, op: Operation) -> Handles:
+    """The loop of both."""
+    targets, sources = script.payload(op, 0), script.payload(op, 1)
+    if len(targets) != 1 or len(sources) != 1:
+        raise LinalgError(
+            f"'{op.name}' op requires exactly one target and one source, found {len(targets)} and {len(sources)}",
+            op.location,
+        )
+    return [located(op, lambda: (fuse_sibling(targets[0], sources[0]),))]
 
 
 def promote(script: Script, op: Operation) -> Handles:
@@ -104,6 +118,7 @@ LOOP_ROWS: tuple[TransformRow, ...] = (
     TransformRow("transform.loop.peel", peel_loop, (0,)),
     TransformRow("transform.loop.coalesce", coalesce_loops, (0,)),
     TransformRow("transform.apply_licm", licm),
+    TransformRow("transform.loop.fuse_sibling", fuse_siblings, (0, 1)),
     TransformRow("transform.loop.hoist_loop_invariant_subsets", hoist_subsets),
     TransformRow("transform.loop.forall_to_for", one_after_the_other, (0,)),
     TransformRow("transform.loop.outline", outline_loops, (0,)),

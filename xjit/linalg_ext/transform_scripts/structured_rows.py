@@ -16,6 +16,7 @@ from xjit.linalg_ext.rewrite.rules import CANONICALIZE
 from xjit.linalg_ext.transform_scripts.state import Handles, Payload, Script, TransformRow, payload_of
 from xjit.linalg_ext.transforms.fusion.emit import Keep
 from xjit.linalg_ext.transforms.fusion.fuse import fuse, fuse_ext
+from xjit.linalg_ext.transforms.fusion.fuse_in_forall import fuse_in_forall
 from xjit.linalg_ext.transforms.fusion.fuse_into_containing_op import fuse_into_containing_op
 from xjit.linalg_ext.transforms.fusion.fuse_operands import fuse_operands
 from xjit.linalg_ext.transforms.loops.loop_hint import tile_loop_hint
@@ -126,15 +127,19 @@ def each_target(script: Script, op: Operation, one: Callable[[Operation, int], S
 
 def fuse_op(script: Script, op: Operation) -> Handles:
     """Tiles and fuses each target; the functions around them are simplified if the script asks for that."""
-    if flag(op, "use_forall"):
-        raise LinalgError(f"'{op.name}' op makes scf.for loops only: use_forall is not supported", op.location)
+    sizes, interchange = integers(op, "tile_sizes"), integers(op, "tile_interchange")
 
     def one(target: Operation, number: int) -> Sequence[Operation]:
         function = next((each for each in target.ancestors() if each.name == "func.func"), script.root)
-        result = fuse(target, integers(op, "tile_sizes"), integers(op, "tile_interchange"))
+        if flag(op, "use_forall"):
+            tiled = fuse_in_forall(target, sizes, interchange)
+            made = (tiled.tiled_op, *tiled.loops)
+        else:
+            result = fuse(target, sizes, interchange)
+            made = (result.tiled_ops[0], *result.loops)
         if flag(op, "apply_cleanup"):
             apply_rules(function, CANONICALIZE)
-        return (result.tiled_ops[0], *result.loops)
+        return made
 
     return each_target(script, op, one)
 
