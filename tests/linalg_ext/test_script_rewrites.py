@@ -22,6 +22,7 @@ from xjit.linalg_ext.transforms.single_ops.destination_passing import (
     rewrite_in_destination_passing_style,
 )
 from xjit.linalg_ext.transforms.single_ops.detensorize import detensorize_all
+from xjit.linalg_ext.transforms.single_ops.small_rewrites import decompose_concat
 from xjit.linalg_ext.transforms.tiling.pad_operands import pad
 from xjit.linalg_ext.transforms.tiling.split import split
 
@@ -306,3 +307,22 @@ def test_windows_that_stay(shapes: str) -> None:
     }}""")
     with pytest.raises(LinalgError, match="not made of an op with a dimension less"):
         decompose_window(named(module, "linalg.conv_2d")[0])
+
+
+@pytest.mark.parametrize("shapes", [("4x3", "4x2"), ("4x?", "4x3", "4x?"), ("4x3",)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_decompose_concat(shapes: tuple[str, ...], axis: int) -> None:
+    shapes = tuple(s if axis else "x".join(reversed(s.split("x"))) for s in shapes)
+    known = all("?" not in s for s in shapes)
+    total = str(sum(int(s.split("x")[axis]) for s in shapes)) if known else "?"
+    result = f"tensor<{f'4x{total}' if axis else f'{total}x4'}xf32>"
+    types = [f"tensor<{s}xf32>" for s in shapes]
+    arguments = ", ".join(f"%a{i}: {t}" for i, t in enumerate(types))
+    names = ", ".join(f"%a{i}" for i in range(len(types)))
+    text = f"""
+    func.func @main({arguments}) -> {result} {{
+      %0 = tensor.concat dim({axis}) {names} : ({", ".join(types)}) -> {result}
+      return %0 : {result}
+    }}"""
+    after = check_transformation(text, lambda module: decompose_concat(named(module, "tensor.concat")[0]))
+    assert count(after, "tensor.concat") == 0

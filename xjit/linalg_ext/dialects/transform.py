@@ -157,15 +157,21 @@ PATTERN_SETS = tuple(
     f"transform.apply_patterns.{name}"
     for name in (
         "canonicalization",
+        "linalg.decompose_pad",
+        "linalg.erase_unnecessary_inputs",
         "linalg.fold_unit_extent_dims_via_reshapes",
         "linalg.tiling_canonicalization",
+        "memref.alloc_to_alloca",
         "memref.resolve_ranked_shaped_type_result_dims",
         "scf.for_loop_canonicalization",
+        "tensor.decompose_concat",
         "tensor.drop_redundant_insert_slice_rank_expansion",
         "tensor.fold_tensor_empty",
         "tensor.fold_tensor_subset_ops",
         "tensor.merge_consecutive_insert_extract_slice",
+        "tensor.fold_into_pack_and_unpack",
         "tensor.reassociative_reshape_folding",
+        "tensor.rewrite_as_constant",
     )
 )
 """The sets of patterns that scripts may name: canonicalization does what it can of most of them."""

@@ -12,7 +12,6 @@ from xjit.linalg_ext.rewrite.cse import eliminate_common_subexpressions
 from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead
 from xjit.linalg_ext.rewrite.rules import CANONICALIZE
 from xjit.linalg_ext.transform_scripts.state import Handles, Payload, Script, TransformRow
-from xjit.linalg_ext.transforms.single_ops.fold_unit_dims import fold_unit_extent_dims
 from xjit.linalg_ext.verify import verify
 
 __all__ = ["HANDLE_ROWS"]
@@ -47,20 +46,6 @@ def cleanup(script: Script, op: Operation) -> Handles:
     apply_rules(script.root, CANONICALIZE)
     eliminate_common_subexpressions(script.root)
     return []
-
-
-def apply_patterns(script: Script, op: Operation) -> Handles:
-    """Simplifies the payload: most sets of patterns that a script may name are parts of canonicalization here."""
-    named = {each.name for each in op.body.operations} if op.regions[0].blocks else set[str]()
-    for target in script.payload(op):
-        if _FOLD_UNIT_DIMS in named:
-            for each in [inner for inner in target.walk() if inner.name == "linalg.generic"]:
-                fold_unit_extent_dims(each, fold_loops=True)
-        apply_rules(target, CANONICALIZE)
-    return []
-
-
-_FOLD_UNIT_DIMS = "transform.apply_patterns.linalg.fold_unit_extent_dims_via_reshapes"
 
 
 def apply_cse(script: Script, op: Operation) -> Handles:
@@ -129,7 +114,6 @@ HANDLE_ROWS: tuple[TransformRow, ...] = (
     TransformRow("transform.annotate_ext", annotate_ext),
     TransformRow("transform.annotate", annotate),
     TransformRow("transform.cleanup", cleanup),
-    TransformRow("transform.apply_patterns", apply_patterns),
     TransformRow("transform.apply_cse", apply_cse),
     TransformRow("transform.apply_dce", apply_dce),
     TransformRow("transform.print", print_payload),

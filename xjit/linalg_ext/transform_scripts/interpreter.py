@@ -14,6 +14,7 @@ from xjit.linalg_ext.transform_scripts.loop_rows import LOOP_ROWS
 from xjit.linalg_ext.transform_scripts.match_rows import MATCH_ROWS
 from xjit.linalg_ext.transform_scripts.neighbour_rows import NEIGHBOUR_ROWS
 from xjit.linalg_ext.transform_scripts.packing_rows import PACKING_ROWS
+from xjit.linalg_ext.transform_scripts.pattern_rows import PATTERN_ROWS
 from xjit.linalg_ext.transform_scripts.rewrite_rows import REWRITE_ROWS
 from xjit.linalg_ext.transform_scripts.state import Handles, Script, TransformRow, script_operations
 from xjit.linalg_ext.transform_scripts.structured_rows import STRUCTURED_TRANSFORM_ROWS
@@ -30,6 +31,7 @@ TRANSFORM_OPS: dict[str, TransformRow] = {
         *LOOP_ROWS,
         *REWRITE_ROWS,
         *PACKING_ROWS,
+        *PATTERN_ROWS,
         *STRUCTURED_TRANSFORM_ROWS,
     )
 }
