@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from xjit.linalg_ext.dialects.linalg import inputs_and_outputs
-from xjit.linalg_ext.ir.attributes import AffineMapAttr, ArrayAttr, EnumAttr, FloatAttr, IntegerAttr
+from xjit.linalg_ext.dialects.registry import has_trait
+from xjit.linalg_ext.ir.attributes import AffineMapAttr, ArrayAttr, DenseArrayAttr, EnumAttr, FloatAttr, IntegerAttr
 from xjit.linalg_ext.ir.operation import BlockArgument, Operation, Value
-from xjit.linalg_ext.ir.types import TensorType
+from xjit.linalg_ext.ir.types import MemRefType, TensorType
 from xjit.linalg_ext.rewrite.rule import Rule, constant_attribute, replace
 
 __all__ = ["LINALG_EXT_RULES", "LINALG_RULES"]
@@ -69,8 +70,34 @@ def copy_to_itself(op: Operation) -> bool:
     return op.operands[0] is op.operands[1] and replace(op, [op.operands[0]] if op.results else [])
 
 
+def moved_back(op: Operation) -> bool:
+    """A transpose that moves nothing is its input; one of a transpose is one of what that is of."""
+    order = op.attributes.get("permutation")
+    if not op.results or not isinstance(order, DenseArrayAttr):
+        return False
+    if list(order.ints) == list(range(len(order.ints))):
+        return op.operands[0].type == op.result.type and replace(op, [op.operands[0]])
+    inner = op.operands[0].defining_op
+    first = None if inner is None or inner.name != op.name else inner.attributes.get("permutation")
+    if inner is None or not isinstance(first, DenseArrayAttr):
+        return False
+    op.set_operand(0, inner.operands[0])
+    op.attributes["permutation"] = DenseArrayAttr.i64(first.ints[i] for i in order.ints)
+    return True
+
+
+def without_elements(op: Operation) -> bool:
+    """An op on a memref without elements does nothing."""
+    if op.dialect != "linalg" or op.results or not has_trait(op, "structured"):
+        return False
+    none = any(isinstance(v.type, MemRefType) and 0 in v.type.shape for v in op.operands)
+    return none and replace(op, [])
+
+
 LINALG_RULES: tuple[Rule, ...] = (
     Rule(("linalg.generic",), copy_of_inputs),
     Rule(("linalg.copy", "memref.copy"), copy_to_itself),
+    Rule(("linalg.transpose",), moved_back),
+    Rule(("",), without_elements),
 )
 LINALG_EXT_RULES: tuple[Rule, ...] = (Rule(("linalg.generic",), add_to_zero),)

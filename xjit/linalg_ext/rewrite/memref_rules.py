@@ -101,8 +101,34 @@ def unread_buffer(op: Operation) -> bool:
     return True
 
 
+def of_what_was_cast(op: Operation) -> bool:
+    """What reads, writes or asks a memref takes one of another type as well."""
+    changed = False
+    for number, value in enumerate(op.operands):
+        cast = value.defining_op
+        if cast is not None and cast.name == "memref.cast" and isinstance(cast.operands[0].type, MemRefType):
+            op.set_operand(number, cast.operands[0])
+            changed = True
+    return changed
+
+
+def cast_twice(op: Operation) -> bool:
+    """A cast of a cast is one; one to the same type is none."""
+    if op.operands[0].type == op.result.type:
+        return replace(op, [op.operands[0]])
+    inner = op.operands[0].defining_op
+    if inner is None or inner.name != op.name or not isinstance(inner.operands[0].type, MemRefType):
+        return False
+    op.set_operand(0, inner.operands[0])
+    return True
+
+
+_USERS = ("load", "store", "copy", "dealloc", "dim", "rank", "prefetch", "atomic_rmw")
+
 MEMREF_RULES: tuple[Rule, ...] = (
     Rule(("memref.alloc", "memref.alloca"), constant_alloc),
     Rule(("memref.subview",), constant_view),
     Rule(("memref.alloc",), unread_buffer),
+    Rule(tuple(f"memref.{name}" for name in _USERS), of_what_was_cast),
+    Rule(("memref.cast",), cast_twice),
 )

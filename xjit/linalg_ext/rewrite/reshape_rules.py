@@ -44,6 +44,16 @@ def collapse_of_expansion(op: Operation) -> bool:
     return groups is not None and replace(op, [_reshaped(op, name, source, groups)])
 
 
+def undone(op: Operation) -> bool:
+    """A reshape back to the type that there was; of several unknown sizes it is not known which is which."""
+    inner = op.operands[0].defining_op
+    if inner is None or inner.name not in _RESHAPES or inner.name == op.name:
+        return False
+    source = inner.operands[0].type
+    same = isinstance(source, TensorType) and source == op.result.type and source.shape.count(None) < 2
+    return same and replace(op, [inner.operands[0]])
+
+
 def _composed(coarse: Sequence[Sequence[int]], fine: Sequence[Sequence[int]]) -> list[list[int]]:
     """The dimensions of all members of each group."""
     return [[d for member in group for d in fine[member]] for group in coarse]
@@ -96,6 +106,7 @@ def reshape_of_fill(op: Operation) -> bool:
 
 
 RESHAPE_RULES: tuple[Rule, ...] = (
+    Rule(_RESHAPES, undone),
     Rule(_RESHAPES, compose),
     Rule(("tensor.collapse_shape",), collapse_of_expansion),
     Rule(_RESHAPES, reshape_of_fill),

@@ -11,6 +11,7 @@ from xjit.linalg_ext.rewrite.linalg_rules import LINALG_EXT_RULES, LINALG_RULES
 from xjit.linalg_ext.rewrite.loop_rules import LOOP_RULES
 from xjit.linalg_ext.rewrite.memref_rules import MEMREF_RULES
 from xjit.linalg_ext.rewrite.packing_rules import PACKING_RULES
+from xjit.linalg_ext.rewrite.parallel_rules import PARALLEL_RULES
 from xjit.linalg_ext.rewrite.reshape_rules import RESHAPE_RULES
 from xjit.linalg_ext.rewrite.tensor_rules import TENSOR_RULES
 
@@ -26,6 +27,7 @@ _PLAIN = (
     *MEMREF_RULES,
     *LOOP_RULES,
     *FORALL_RULES,
+    *PARALLEL_RULES,
     *LINALG_RULES,
 )
 
