@@ -123,3 +123,53 @@ func.func @layout(%a: tensor<2x3x3xf32>) {
   %0 = linalg_ext.batch_matmul ins(%a, %a : tensor<2x3x3xf32>, tensor<2x3x3xf32>) outs(%a : tensor<2x3x3xf32>) layout = "mn"
   return
 }
+
+// -----
+
+func.func @reductions_without_bodies(%n: index, %x: f32) -> f32 {
+  // expected-error @below {{op expects number of results: 1 to be the same as number of reductions: 0}}
+  %0 = scf.parallel (%i) = (%n) to (%n) step (%n) init (%x) -> f32 {
+    scf.reduce
+  }
+  return %0 : f32
+}
+
+// -----
+
+func.func @rank_of_what_is_joined(%a: tensor<4x3xf32>, %b: tensor<4xf32>) -> tensor<8x3xf32> {
+  // expected-error @below {{op rank of concatenated inputs must match result rank}}
+  %0 = tensor.concat dim(0) %a, %b : (tensor<4x3xf32>, tensor<4xf32>) -> tensor<8x3xf32>
+  return %0 : tensor<8x3xf32>
+}
+
+// -----
+
+func.func @dimension_of_what_is_joined(%a: tensor<4x3xf32>) -> tensor<4x3xf32> {
+  // expected-error @below {{op concatenation dim must be less than the tensor rank}}
+  %0 = tensor.concat dim(2) %a : (tensor<4x3xf32>) -> tensor<4x3xf32>
+  return %0 : tensor<4x3xf32>
+}
+
+// -----
+
+func.func @tiles_that_are_not_full(%a: tensor<7xf32>, %b: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  // expected-error @below {{op invalid tile factor or output size provided. Only full tiles are supported when padding_value is not set}}
+  %0 = tensor.pack %a inner_dims_pos = [0] inner_tiles = [4] into %b : tensor<7xf32> -> tensor<2x4xf32>
+  return %0 : tensor<2x4xf32>
+}
+
+// -----
+
+func.func @too_few_tiles(%a: tensor<9xf32>, %b: tensor<2x4xf32>, %p: f32) -> tensor<2x4xf32> {
+  // expected-error @below {{op the shape of output is not large enough to hold the packed data. Expected at least 'tensor<3x4xf32>', got 'tensor<2x4xf32>'}}
+  %0 = tensor.pack %a padding_value(%p : f32) inner_dims_pos = [0] inner_tiles = [4] into %b : tensor<9xf32> -> tensor<2x4xf32>
+  return %0 : tensor<2x4xf32>
+}
+
+// -----
+
+func.func @far_from_the_cache(%m: memref<4xf32>, %i: index) {
+  // expected-error @below {{op expects a locality between 0 and 3, found 7 : i32}}
+  "memref.prefetch"(%m, %i) {isWrite = false, localityHint = 7 : i32, isDataCache = true} : (memref<4xf32>, index) -> ()
+  return
+}

@@ -351,7 +351,7 @@ ATTRIBUTE_KINDS: dict[str, AttributeKind] = {
     "overflow": _flags_kind("overflow"),
     "cmpf": _predicate_kind(CMPF),
     "cmpi": _predicate_kind(CMPI),
-    "reassociation": _simple(_reassociation, _bare_array, _groups),
+    "reassociation": _simple(_reassociation, _bare_array, _groups, "["),
     "integers": _simple(
         lambda p: integer_array(p.comma_list("[", "]", lambda: _typed_integer(p))), _bare_array, _integers
     ),

@@ -38,6 +38,11 @@ def print_handle_types(p: Printer, op: Operation) -> None:
         p.write(f" : {p.type(FunctionType(tuple(v.type for v in op.operands), op.result_types))}")
 
 
-def handles_row(name: str, operands: str, results: str, format: str, names: tuple[str, ...] = ()) -> OpDefinition:
-    """The row of an operation on handles. Types of handles, where the text leaves them out, are `HANDLE`."""
-    return op(f"transform.{name}", operands, results, f"{format} attrs handles", result_names=names)
+def handles_row(
+    name: str, operands: str, results: str, format: str, names: tuple[str, ...] = (), needs: str = ""
+) -> OpDefinition:
+    """The row of an operation on handles. Types of handles, where the text leaves them out, are `HANDLE`.
+
+    `needs` lists attributes that must be there, though the format lets them stand in the dictionary.
+    """
+    return op(f"transform.{name}", operands, results, f"{format} attrs handles", result_names=names, needs=needs)

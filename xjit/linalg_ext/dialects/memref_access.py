@@ -117,7 +117,9 @@ def print_prefetch(p: Printer, op: Operation) -> None:
 
 def check_prefetch(op: Operation) -> None:
     """An index per dimension, or a map with a result per dimension and an operand per dim and symbol."""
-    map, kind = op.attributes.get("map"), op.operands[0].type
+    map, kind, hint = op.attributes.get("map"), op.operands[0].type, op.attributes["localityHint"]
+    if not isinstance(hint, IntegerAttr) or not 0 <= hint.value <= 3:
+        raise LinalgVerifyError(f"'{op.name}' op expects a locality between 0 and 3, found {hint}", op.location)
     if not isinstance(map, AffineMapAttr):
         _check_indices(op, 0)
         return

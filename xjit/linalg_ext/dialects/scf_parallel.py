@@ -169,6 +169,25 @@ def check_parallel(op: Operation) -> None:
     rank = len(op.body.arguments)
     if len(op.operands) != 3 * rank + len(op.results):
         raise LinalgVerifyError(f"'{op.name}' op has {len(op.operands)} operands for {rank} loops", op.location)
+    last = op.body.last
+    if last is not None and last.name == "scf.reduce" and len(last.operands) != len(op.results):
+        message = f"'{op.name}' op expects number of results: {len(op.results)} to be the same as number of reductions"
+        raise LinalgVerifyError(f"{message}: {len(last.operands)}", op.location)
+
+
+def check_reduce(op: Operation) -> None:
+    """A region per value that is reduced, which makes one of two."""
+    if len(op.regions) != len(op.operands):
+        raise LinalgVerifyError(
+            f"'{op.name}' op has {len(op.regions)} regions for {len(op.operands)} operands", op.location
+        )
+    for region, value in zip(op.regions, op.operands):
+        types = [a.type for a in region.block.arguments] if region.blocks else []
+        end = region.block.last if region.blocks else None
+        if types != [value.type] * 2 or end is None or end.name != "scf.reduce.return":
+            raise LinalgVerifyError(
+                f"'{op.name}' op expects two block arguments of type {value.type} and what they make", op.location
+            )
 
 
 def print_parallel(p: Printer, op: Operation) -> None:
@@ -237,6 +256,6 @@ SCF_PARALLEL_ROWS = make_rows(
         regions=1,
         check=check_parallel,
     ),
-    op("scf.reduce", assembly=CustomAssembly(parse_reduce, print_reduce), traits="terminator"),
+    op("scf.reduce", assembly=CustomAssembly(parse_reduce, print_reduce), traits="terminator", check=check_reduce),
     op("scf.reduce.return", "result", "", "%result attrs : type(result)", traits="pure terminator"),
 )

@@ -211,6 +211,20 @@ def dim_row(name: str) -> OpDefinition:
     )
 
 
+def check_concat(op: Operation) -> None:
+    """Tensors that have their sizes in common, but along the dimension in which they stand side by side."""
+    axis, result = op.attributes["dim"], op.result.type
+    rank = result.rank if isinstance(result, TensorType) else 0
+    if not isinstance(axis, IntegerAttr) or not 0 <= axis.value < rank or not op.operands:
+        raise LinalgVerifyError(f"'{op.name}' op concatenation dim must be less than the tensor rank", op.location)
+    for t in [v.type for v in op.operands]:
+        if not isinstance(t, TensorType) or not isinstance(result, TensorType) or t.rank != rank:
+            raise LinalgVerifyError(f"'{op.name}' op rank of concatenated inputs must match result rank", op.location)
+        pairs = [pair for d, pair in enumerate(zip(t.shape, result.shape)) if d != axis.value]
+        if t.element != result.element or any(None not in pair and pair[0] != pair[1] for pair in pairs):
+            raise LinalgVerifyError(f"'{op.name}' op has an input {t} for a result {result}", op.location)
+
+
 def parse_to_tensor(p: Parser, state: ParseState) -> None:
     """Parses `%m restrict writable : memref to tensor`; the older spelling leaves the type of the result out."""
     source = p.operand()
@@ -340,6 +354,7 @@ TENSOR_ROWS = make_rows(
         "dim ( i64(dim) ) %inputs attrs : functional",
         traits="pure",
         result_names=("concat",),
+        check=check_concat,
     ),
     op(
         "tensor.gather",

@@ -231,7 +231,12 @@ _STRUCTURED_HANDLES = (
     ),
     handles_row("structured.tile_loop_hint", "target", "", "%target"),
     handles_row(
-        "structured.collapse_dims", "target", "transformed", "%target reassociation(reassociation)", ("transformed",)
+        "structured.collapse_dims",
+        "target",
+        "transformed",
+        "%target { reassociation(reassociation) }?reassociation",
+        ("transformed",),
+        needs="reassociation(reassociation)",
     ),
     handles_row("structured.fold_unit_extent_dims", "target", "transformed", "%target", ("transformed",)),
     handles_row("structured.generalize", "target", "transformed", "%target"),
