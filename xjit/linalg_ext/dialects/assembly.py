@@ -226,7 +226,8 @@ class FormatAssembly:
             state.result_types = [HANDLE] * max(state.num_results, named_by_row)
         elif what == "handles" and not p.at("("):
             types = p.type_list()
-            state.result_types = types if self.definition.results else []
+            given = state.num_results or any(not group.count for group in self.definition.results)
+            state.result_types = types if given else []  # else those of the operands
         else:
             place = p.here()
             function = p.function_type()
@@ -306,7 +307,7 @@ class FormatAssembly:
 
     def _handles_text(self, p: Printer, op: Operation) -> str:
         operands = tuple(v.type for v in op.operands)
-        if not self.definition.results:
+        if not op.results:
             return f": {', '.join(map(p.type, operands))}" if operands else ""
         return (
             "" if {*operands, *op.result_types} == {HANDLE} else f": {p.type(FunctionType(operands, op.result_types))}"

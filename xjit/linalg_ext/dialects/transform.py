@@ -11,6 +11,7 @@ from xjit.linalg_ext.dialects.func import check_function, parse_function, print_
 from xjit.linalg_ext.dialects.handle_syntax import handle_types, handles_row
 from xjit.linalg_ext.dialects.scf import ensure_terminator
 from xjit.linalg_ext.dialects.transform_control import CONTROL_SCRIPT_ROWS
+from xjit.linalg_ext.dialects.transform_match import MATCH_SCRIPT_ROWS
 from xjit.linalg_ext.dialects.transform_structured import STRUCTURED_SCRIPT_ROWS
 from xjit.linalg_ext.ir.attributes import DenseArrayAttr, DictAttr
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
@@ -131,7 +132,6 @@ _HANDLE_ROWS = (
     handles_row("num_associations", "handle", "num", "%handle"),
     handles_row("verify", "target", "", "%target"),
     handles_row("match.operation_name", "operand", "", "%operand attr(op_names)"),
-    handles_row("match.param.cmpi", "param;reference", "", "comparison(predicate) %param , %reference"),
     handles_row("split_handle", "handle", "results*", "%handle"),
     handles_row("apply_cse", "target", "", "to %target"),
     handles_row("apply_dce", "target", "", "to %target"),
@@ -205,12 +205,19 @@ TRANSFORM_ROWS = make_rows(
     ),
     *STRUCTURED_SCRIPT_ROWS,
     *CONTROL_SCRIPT_ROWS,
+    *MATCH_SCRIPT_ROWS,
     *_HANDLE_ROWS,
     op(
         "transform.merge_handles",
         "handles*",
         "result handle",
         "{ deduplicate(deduplicate) }?deduplicate %handles attrs { : type(result) }?result",
+    ),
+    op(
+        "transform.match.param.cmpi",
+        "param;reference =param",
+        "",
+        "comparison(predicate) %param , %reference attrs : type(param)",
     ),
     op("transform.param.constant", "", "param", "attr(value) attrs -> type(param)"),
     op("transform.cast", "input", "output", "%input attrs : type(input) to type(output)"),

@@ -17,6 +17,7 @@ from xjit.linalg_ext.transform_scripts.packing_rows import PACKING_ROWS
 from xjit.linalg_ext.transform_scripts.pattern_rows import PATTERN_ROWS
 from xjit.linalg_ext.transform_scripts.rewrite_rows import REWRITE_ROWS
 from xjit.linalg_ext.transform_scripts.state import Handles, Script, TransformRow, script_operations
+from xjit.linalg_ext.transform_scripts.structured_match_rows import STRUCTURED_MATCH_ROWS
 from xjit.linalg_ext.transform_scripts.structured_rows import STRUCTURED_TRANSFORM_ROWS
 
 __all__ = ["TRANSFORM_OPS", "interpret"]
@@ -26,6 +27,7 @@ TRANSFORM_OPS: dict[str, TransformRow] = {
     for row in (
         *HANDLE_ROWS,
         *MATCH_ROWS,
+        *STRUCTURED_MATCH_ROWS,
         *NEIGHBOUR_ROWS,
         *CONTROL_ROWS,
         *LOOP_ROWS,
@@ -71,7 +73,7 @@ def _run_region(script: Script, op: Operation, arguments: Handles, number: int =
     block = op.regions[number].block
     script.bind(block.arguments, arguments)
     for each in block.operations:
-        if each.name == "transform.yield":
+        if each.name in ("transform.yield", "transform.match.structured.yield"):
             return [script.lookup(each, i) for i in range(len(each.operands))]
         if each.name in _SEQUENCES:
             inner = [script.lookup(each, i) for i in range(len(each.operands))] or list(arguments)
