@@ -211,6 +211,12 @@ def test_subnormals_are_flushed(level: str) -> None:
     assert (binary("multiply", [1.2e-38], [0.5], F32, level) == 0).all()
 
 
+@pytest.mark.parametrize("dtype", [F32, np.float64, BF16])
+def test_sign_of_subnormals_is_zero(dtype: Any) -> None:
+    tiny = float(ml_dtypes.finfo(dtype).tiny)
+    same(unary("sign", [tiny / 2, -tiny / 2, 0.0, -0.0, tiny, -NAN, -INF], dtype), [0, -0.0, 0, -0.0, 1, NAN, -1])
+
+
 MOVES = {
     "copy": "copy(a)",
     "reverse": "reverse(a), dimensions={0}",

@@ -97,7 +97,7 @@ def _is_zero(limit: Vec, sign: float) -> bool:
 def sign(x: Vec) -> Vec:
     """-1, -0, +0, 1 or NaN."""
     one = x.const(1.0).copysign(x)
-    return one.where(x.abs() > 0.0, x)
+    return one.where(x.abs() > 0.0, x + x)  # of what is flushed, the sum is a zero
 
 
 def reduce_precision(x: Vec, exponent_bits: int, mantissa_bits: int) -> Vec:
