@@ -181,6 +181,12 @@ class ColumnKernel:
         units = math.prod(outer_sizes) * self.strips.count
         unit = nest.new_variable(units)
         *outer, number = unit_index(nest.table, unit, (*outer_sizes, self.strips.count))
+        parts = [buffer.pointer for buffer in self.strip]
+        ordered = parts[::-1] if self.task.inverse else parts
+        # before the loop, where the addresses of its elements are that no loop inside changes
+        result = self.transform.result(nest.builder, ordered, work)
+        transformed = result[::-1] if self.task.inverse else result
+        self.transformed = [Buffer(self.strip[0].shape, pointer) for pointer in transformed]
 
         def body(_: Sequence[Value]) -> Sequence[Value]:
             array = self._array(outer, number)
@@ -188,17 +194,12 @@ class ColumnKernel:
             if array is None:
                 self._elements(outer, number, self._load)
             else:
-                emit_split(nest.builder, self.kind, array, [buffer.pointer for buffer in self.strip], sizes)
-            parts = [buffer.pointer for buffer in self.strip]
-            ordered = parts[::-1] if self.task.inverse else parts
+                emit_split(nest.builder, self.kind, array, parts, sizes)
             nest.builder.call(self.transform.apply, [*ordered, work])
-            result = self.transform.result(nest.builder, ordered, work)
-            ordered = result[::-1] if self.task.inverse else result
-            self.transformed = [Buffer(self.strip[0].shape, pointer) for pointer in ordered]
             if array is None:
                 self._elements(outer, number, self._store)
             else:
-                emit_join(nest.builder, self.kind, array, ordered, sizes, self.task.scale)
+                emit_join(nest.builder, self.kind, array, transformed, sizes, self.task.scale)
             return ()
 
         begin, end = range_arguments(self.function)

@@ -111,13 +111,14 @@ class RowGroups:
         nest = self.nest
         groups = -(-self.rows // self.lanes)
         group = nest.new_variable(groups)
+        ordered = self._exchanged([buffer.pointer for buffer in self.strip])
+        # before the loop, where the addresses of its elements are that no loop inside changes
+        result = self.transform.result(nest.builder, ordered, self.work)
 
         def body(_: Sequence[Value]) -> Sequence[Value]:
             first = nest.index_value(dim(group) * self.lanes)
             self._load(first)
-            ordered = self._exchanged([buffer.pointer for buffer in self.strip])
             nest.builder.call(self.transform.apply, [*ordered, self.work])
-            result = self.transform.result(nest.builder, ordered, self.work)
             self._store(first, self._exchanged(result))
             return ()
 
