@@ -106,7 +106,8 @@ class _Scan:
 
         def step(now: Sequence[Value]) -> Sequence[Value]:
             place = self._place(index, dim(position))
-            total = self._combined(unflatten(now, [start])[0], self._fused.element(self._hero.operand(0), place)[0])
+            pair = unflatten(now, [start])[0], self._fused.element(self._hero.operand(0), place)[0]
+            total = self._combined(*(pair[::-1] if self._is_backwards else pair))
             self._store(place, total)
             return flatten([total])
 

@@ -10,6 +10,7 @@ import pytest
 
 import xjit
 from tests.support.hlo_cases import Case, difference, graph, leaves, magnitudes
+from tests.support.scans import last_set
 from xjit import linalg_ext
 from xjit.linalg_ext.evaluation.values import dtype_of
 from xjit.linalg_ext.ir import FloatType, LinalgError, Operation, StringAttr, TensorType, element_type
@@ -362,3 +363,12 @@ def test_sizes_without_a_bound_are_refused() -> None:
     text = "HloModule d\nENTRY main {\n x = f32[?] parameter(0)\n ROOT y = f32[?] add(x, x)\n}"
     with pytest.raises(LinalgError, match="a dimension has no bound"):
         linalg_ext.from_hlo(xjit.parse_hlo(text))
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_scans_combine_in_the_order_of_the_window(backwards: bool) -> None:
+    text = last_set((3, 70), backwards)
+    module = linalg_ext.from_hlo(xjit.parse_hlo(text))
+    assert "linalg_ext.scan" in names_of(module)
+    x = np.random.default_rng(0).integers(0, 3, (3, 70)).astype(np.int32)
+    np.testing.assert_array_equal(run(module, [x])[0], xjit.evaluate(text, x))

@@ -7,13 +7,20 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.ops.reducers import reduction_identity
 
 MIN_SIZE = 4
+MIN_REGROUPED = 64
+"""From here on the window of any reducer is a scan from the high end, too: what follows an element is combined first.
+
+That regroups, but keeps the order; it may be, as a reducer and its initial value form a monoid by StableHLO's
+definition. Shorter windows are combined one by one: the work is quadratic, the last bit that of the definition.
+"""
 
 
 def prefix_dimension(instruction: HloInstruction) -> int | None:
     """Returns the dimension along which a reduce-window is a scan, or None.
 
     From the low end, any reducer and initial value will do: a scan combines in the order of the window. From the high
-    end the order is reversed, which an operation that is known, with its identity, allows.
+    end it combines an element with what follows it, in this order. That regroups, which a known operation with its
+    identity allows at any length, others as `MIN_REGROUPED` says.
     """
     if instruction.opcode != "reduce-window" or instruction.operand_count != 2 or not instruction.shape.is_array:
         return None
@@ -28,7 +35,7 @@ def prefix_dimension(instruction: HloInstruction) -> int | None:
         return None
     if window[found[0]] == ways[0]:
         return found[0]
-    return found[0] if starts_with_identity(instruction) else None
+    return found[0] if n >= MIN_REGROUPED or starts_with_identity(instruction) else None
 
 
 def starts_with_identity(instruction: HloInstruction) -> bool:

@@ -100,7 +100,8 @@ class _PrefixScan:
 
     def _element(self, place: Sequence[AffineExpr], now: Sequence[Value], like: RegisterValue) -> Sequence[Value]:
         value, _ = self.fused.element(self.hero.operand(0), tuple(place))
-        total = self._combine(unflatten(now, [like])[0], value)
+        before = unflatten(now, [like])[0]
+        total = self._combine(value, before) if self.backwards else self._combine(before, value)
         self.fused.memory.store(self.result, place, total)
         return flatten([total])
 

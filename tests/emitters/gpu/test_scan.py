@@ -7,6 +7,7 @@ import pytest
 
 import xjit
 from tests.support.gpu_simulation import check_simulated
+from tests.support.scans import last_set
 
 SLOW = pytest.mark.slow
 
@@ -40,6 +41,12 @@ ENTRY e {{ x = {array} parameter(0)
 )
 def test_short_lines(case: tuple[str, tuple[int, ...], int]) -> None:
     executable = check_simulated(scan(*case), rtol=1e-6)
+    assert [kernel.kind for kernel in executable.kernels] == ["scan"]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_any_reducer_combines_in_the_order_of_the_window(backwards: bool) -> None:
+    executable = check_simulated(last_set((2, 70), backwards))
     assert [kernel.kind for kernel in executable.kernels] == ["scan"]
 
 

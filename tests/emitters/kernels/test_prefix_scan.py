@@ -7,6 +7,7 @@ import pytest
 
 import xjit
 from tests.support.kernels import LAYOUTS, check
+from tests.support.scans import last_set
 from xjit.emitters.planners.cpu.windows import prefix_dimension
 from xjit.text.parser import parse_hlo
 
@@ -105,9 +106,21 @@ def test_any_reducer_is_scanned_from_the_low_end(window: str, found: bool) -> No
     check(module, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("window", ["size=1x80 pad=0_0x0_79", "size=64x1 pad=0_63x0_0"])
+def test_long_windows_of_any_reducer_are_scanned_from_the_high_end(window: str) -> None:
+    module = LOG_ADD_EXP.replace("5,24", "64,80").replace("WINDOW", f"{{{window}}}").replace("-1e30", "-inf")
+    assert prefix_dimension(parse_hlo(module).entry_computation.root_instruction) is not None
+    check(module, rtol=1e-5, atol=1e-5)
+
+
 def test_elements_are_combined_in_the_order_of_the_window() -> None:
     assert prefix_dimension(parse_hlo(KEEP_LAST).entry_computation.root_instruction) == 1
     check(KEEP_LAST)
+    x = np.random.default_rng(0).integers(0, 3, (6, 70)).astype(np.int32)
+    for backwards in (False, True):
+        module = last_set((6, 70), backwards)
+        assert prefix_dimension(parse_hlo(module).entry_computation.root_instruction) == 1
+        np.testing.assert_array_equal(xjit.compile(module)(x), xjit.evaluate(module, x))
 
 
 def test_unknown_reducers_round_at_every_step() -> None:

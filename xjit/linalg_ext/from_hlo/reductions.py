@@ -85,7 +85,8 @@ def _scan(scope: Scope, instruction: HloInstruction, axis: int) -> Value:
     window = instruction.attributes_as(at.WindowAttributes).window.dimensions[axis]
     total = scope.full(first, sizes[:axis] + sizes[axis + 1 :])
     inits = (scope.empty(sizes, first.type), total)
-    region = scope.region([first.type] * 2, code_of(instruction.to_apply), "linalg_ext.yield")
+    order = (1, 0) if window.padding_high else (0, 1)
+    region = scope.region([first.type] * 2, code_of(instruction.to_apply, order), "linalg_ext.yield")
     attributes: dict[str, Attribute] = {
         "dimension": IntegerAttr(axis, IntegerType(64)),
         "inclusive": BoolAttr(True),
