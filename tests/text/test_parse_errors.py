@@ -35,6 +35,9 @@ CASES = [
     ("  x = f32[4] negate(p, p)\n}", 4, 21, "negate takes 1 operand, found 2"),
     ("  x = f32[4] negate(f32[5] p)\n}", 4, 21, "operand 'p' is written as f32[5]{0}, but its shape is f32[4]{0}"),
     ("  p = f32[4] negate(p)\n}", 4, 3, "instruction name 'p' is used twice"),
+    ("  x = f32[4] negate(p), control-predecessors={}\n}", 4, 46, "expected the name of a control predecessor"),
+    ("  x = f32[4] all-to-all(p), use_global_device_ids=true\n}", 4, 29, "has no attribute 'use_global_device_ids'"),
+    ("  x = f32[4] all-reduce(p), mode=all\n}", 4, 34, "expected one of cross_replica, cross_partition"),
     ("  x = f32[4] negate(p) extra\n}", 5, 1, "expected '=' after the instruction name 'extra', found '}'"),
     ("  x = f32[4] negate(p)\n} garbage", 5, 10, "expected '{' before the instructions of 'garbage', found the end"),
     ("  x = f32[4] negate(p)\n", 5, 1, "computation 'e' is not closed"),
@@ -317,3 +320,14 @@ def test_unknown_attribute_names_the_valid_ones() -> None:
         parse_hlo(ENTRY + "  x = f32[4] iota(), foo=1\n}")
     assert "iota_dimension" in caught.value.notes[0]
     assert "metadata" in caught.value.notes[0]
+
+
+def test_a_computation_is_given_once() -> None:
+    text = f"HloModule m\n{ADD}ENTRY e {{\n  p = f32[4] parameter(0)\n  ROOT r = f32[4] all-reduce(p), to_apply=add, to_apply=add\n}}"
+    with pytest.raises(HloParseError, match="attribute 'to_apply' is given twice"):
+        parse_hlo(text)
+
+
+def test_the_mode_of_a_collective_is_checked_and_forgotten() -> None:
+    text = f"HloModule m\n{ADD}ENTRY e {{\n  p = f32[4] parameter(0)\n  ROOT r = f32[4] all-reduce(p), to_apply=add, mode=flattened_id\n}}"
+    assert "mode" not in str(parse_hlo(text))

@@ -271,6 +271,8 @@ class InstructionParser:
                 if any(given == key for given, _, _ in pending.common):
                     cursor.fail(f"attribute '{key}' is given twice", start - 2)
                 pending.common.append((key, text, start))
+            elif key in syntax.forgotten:
+                cursor.decode(syntax.forgotten[key].parse, text, start)
             else:
                 hint = did_you_mean(key, syntax.keys())
                 note = "the attributes are " + ", ".join(syntax.keys())
@@ -374,8 +376,9 @@ class InstructionParser:
             return [computation for _, computation, _ in pending.called]
         by_position: dict[int, HloComputation] = {}
         for key, computation, index in pending.called:
-            if by_position.setdefault(syntax.called[key], computation) is not computation:
+            if syntax.called[key] in by_position:
                 self.cursor.fail(f"attribute '{key}' is given twice", index)
+            by_position[syntax.called[key]] = computation
         for key, position in syntax.called.items():
             if position >= 0 and position not in by_position and syntax.op.name != "custom-call":
                 self.cursor.fail(f"{syntax.op.name} needs the attribute '{key}'", pending.index)
@@ -418,7 +421,10 @@ class InstructionParser:
                 setattr(instruction, name, self.cursor.decode(parse, text, index))
 
     def _control_predecessors(self, instruction: HloInstruction, text: str, index: int) -> None:
-        for name in self.cursor.decode(parse_name_list, text, index):
+        names = self.cursor.decode(parse_name_list, text, index)
+        if not names:
+            self.cursor.fail("expected the name of a control predecessor, found none", index)
+        for name in names:
             predecessor = self.scope.get(name)
             if predecessor is None:
                 self.cursor.fail(f"control predecessor '{name}' is not defined before its use", index)
