@@ -36,10 +36,10 @@ _NOT_OF: Mapping[str, tuple[str, ...]] = {
     "ragged-all-to-all": ("constrain_layout", "use_global_device_ids"),
 }
 # Keys that XLA reads and forgets.
-_FORGOTTEN: Mapping[str, Mapping[str, Codec]] = dict.fromkeys(
-    ("all-reduce", "all-reduce-start", "reduce-scatter"),
-    {"mode": one_of("cross_replica", "cross_partition", "cross_replica_and_partition", "flattened_id")},
-)
+_MODE = one_of("cross_replica", "cross_partition", "cross_replica_and_partition", "flattened_id")
+_FORGOTTEN: Mapping[str, Mapping[str, Codec]] = {
+    name: {"mode": _MODE} for name in ("all-reduce", "all-reduce-start", "reduce-scatter")
+}
 _NOT_ASYNC = ("parameter", "constant", "async-start", "async-update", "async-done")
 _BRANCHES = {"true_computation": 0, "false_computation": 1}
 
