@@ -36,7 +36,7 @@ CASES = [
     ("  x = f32[4] negate(f32[5] p)\n}", 4, 21, "operand 'p' is written as f32[5]{0}, but its shape is f32[4]{0}"),
     ("  p = f32[4] negate(p)\n}", 4, 3, "instruction name 'p' is used twice"),
     ("  x = f32[4] negate(p), control-predecessors={}\n}", 4, 46, "expected the name of a control predecessor"),
-    ("  x = f32[4] all-to-all(p), use_global_device_ids=true\n}", 4, 29, "has no attribute 'use_global_device_ids'"),
+    ("  x = f32[4] collective-broadcast(p), dimensions={0}\n}", 4, 39, "has no attribute 'dimensions'"),
     ("  x = f32[4] all-reduce(p), mode=all\n}", 4, 34, "expected one of cross_replica, cross_partition"),
     ("  x = f32[4] negate(p) extra\n}", 5, 1, "expected '=' after the instruction name 'extra', found '}'"),
     ("  x = f32[4] negate(p)\n} garbage", 5, 10, "expected '{' before the instructions of 'garbage', found the end"),

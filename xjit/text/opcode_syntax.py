@@ -31,7 +31,6 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
 # Keys that a class shared by several opcodes has, but not these opcodes.
 _NOT_OF: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("all-reduce", "all-reduce-start"), ("dimensions",)),
-    "all-to-all": ("use_global_device_ids",),
     "collective-broadcast": ("constrain_layout", "dimensions", "use_global_device_ids"),
     "ragged-all-to-all": ("constrain_layout", "use_global_device_ids"),
 }

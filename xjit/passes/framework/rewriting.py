@@ -117,12 +117,13 @@ def apply_rules_to_all(
 ) -> bool:
     """Rewrites computations, one after the other, as `apply_rules` does; True if one changed.
 
-    `once`: instructions that rewrites make, and those that read them, are not looked at again.
+    `once`: instructions that rewrites make, and those that read them, are not looked at again. What is started
+    asynchronously is left: it must be one instruction.
     """
     alike: _Alike = {}
     changed = False
     for computation in computations:
-        if has_opcodes(computation, rules.by_opcode.keys()):
+        if has_opcodes(computation, rules.by_opcode.keys()) and not computation.is_async_computation():
             changed |= _Rewriter(computation, rules, may_rewrite, accept, alike, once).run()
     return changed
 

@@ -24,7 +24,6 @@ from xjit.passes.loops.while_loop_unroller import unroll
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
-
 KEEPS_ONE_TRIP = "skip-simplify-while-loops_trip-count-one"
 """The frontend attribute, XLA's, of loops that stay though they run once."""
 

@@ -21,8 +21,8 @@ class HloCSE(HloModulePass):
     """Replaces an instruction by an earlier one that computes the same from the same operands.
 
     Constants are equal when they are bitwise (0 is not -0, a NaN equals itself). Never merged: side effects,
-    parameters, collectives with a channel, asynchronous halves, different shardings or backend configs, and instructions with control
-    edges unless `ignore_control_dependencies`: then the one that stays takes the edges over.
+    parameters, collectives with a channel, asynchronous halves, different shardings or backend configs, and
+    instructions with control edges unless `ignore_control_dependencies`: then the one that stays takes the edges over.
     """
 
     name = "hlo-cse"
