@@ -87,6 +87,8 @@ class InstructionParser:
             cursor.fail(f"instruction name '{name}' is used twice in computation '{computation.name}'", index)
         start = index
         index = cursor.expect("=", index + 1, f"after the instruction name '{name}'")
+        if not cursor.gaps[start + 1] and tokens[start][0] != "%":
+            cursor.fail(f"'{name}=' is an attribute: a space is missing before '=', or '%' before the name", start)
         instruction, index = self._right_hand_side(computation, name, start, index)
         self._add(computation, instruction, name, start)
         return instruction, bool(is_root), index
@@ -257,10 +259,11 @@ class InstructionParser:
         cursor, tokens = self.cursor, self.cursor.tokens
         while tokens[index] == ",":
             key, start = tokens[index + 1], index + 3
-            if tokens[index + 2] != "=":
+            if tokens[index + 2] != "=" or cursor.gaps[index + 2]:
                 if self._depth:
                     break  # the comma is that of the operands that this instruction is one of
-                cursor.fail(f"expected 'key=value' after ',', found {cursor.describe(index + 1)}", index + 1)
+                found = cursor.describe(index + 1) + (" and a space" if tokens[index + 2] == "=" else "")
+                cursor.fail(f"expected 'key=value' after ',', found {found}", index + 1)
             if key in syntax.called or (is_async and key == "calls"):
                 index = self._called(pending, key, syntax.called.get(key, -1), start)
                 continue
