@@ -70,8 +70,8 @@ class LayoutAssignment(HloModulePass):
         root = entry.root_instruction
         if has_entry and root.shape != result:
             entry.set_root_instruction(copy_to_layout(root, result))
-            if root.opcode == "tuple" and not root.users and not root.control_successors:
-                entry.force_remove_instruction(root)
+            if root.opcode == "tuple" and not (root.users or root.control_predecessors or root.control_successors):
+                entry.remove_instruction(root)
             changed = True
         return changed
 
