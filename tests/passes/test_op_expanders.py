@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.kernels import check, compare, leaves_of, random_inputs
 from xjit import evaluate, run_passes
+from xjit.hlo.diagnostics import Unsupported
+from xjit.passes.collectives.reducing_collective_expander import ReducingCollectiveExpander
 from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.op_expander_pass import OpExpanderPass
 from xjit.text.parser import parse_hlo
@@ -219,3 +221,13 @@ ENTRY e {
 }
 """
     )
+
+
+def test_a_reduce_scatter_for_other_groups_is_refused() -> None:
+    module = parse_hlo(
+        """HloModule m
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT s = f32[] add(a, b) }
+ENTRY e { x = f32[8] parameter(0)  ROOT r = f32[4] reduce-scatter(x), dimensions={0}, to_apply=add }"""
+    )
+    with pytest.raises(Unsupported, match="for other groups than those of 1"):
+        ReducingCollectiveExpander().run(module)

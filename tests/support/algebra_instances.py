@@ -43,6 +43,24 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "N35r": ("subtract(x, add(x, y))",),
     "N59": ("subtract(x, subtract(x, y))", "subtract(y, subtract(x, y))"),
     "N59r": ("subtract(x, subtract(x, y))",),
+    **dict.fromkeys(("N85", "N85x"), tuple(
+        f"ENTRY e {{ x = T[2] parameter(0) c = T[2] constant({{1,0}}) d = T[2] constant({{1,1}}) "
+        f"a = T[2] {inner}(x, c) ROOT r = T[2] {outer}(a, d) }}"
+        for inner in ("add", "multiply") for outer in ("add", "multiply")
+    )),
+    "N86": tuple(
+        f"ENTRY e {{ x = T[2,3] parameter(0) c = T[{n}] constant({c}) {wide} ROOT r = T[2,3] subtract({operands}) }}"
+        for n, c, wide in (("2", "{1,0}", "b = T[2,3] broadcast(c), dimensions={0}"),
+                           ("2,3", "{{1,0,1},{1,1,0}}", ""))
+        for operands in (("x, b", "b, x") if n == "2" else ("x, c", "c, x"))
+    ),
+    "N87": tuple(
+        f"ENTRY e {{ x = T[{n}] parameter(0) c = T[2] constant({{1,3}}) {repeated} ROOT r = T[{n}] divide({operands}) }}"
+        for n, repeated, operands in (
+            ("2,3", "b = T[2,3] broadcast(c), dimensions={0}", "x, b"), ("2", "", "x, c"),
+            ("2,3", "b = T[2,3] broadcast(c), dimensions={0}", "b, x"),
+        )
+    ),
     # products
     **dict.fromkeys(("N67", "N67x"), tuple(
         f"ENTRY e {{ x = T[3,4] parameter(0) y = T[4] parameter(1) c = T[] constant({c}) k = T[3,4] broadcast(c), "
@@ -128,6 +146,7 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R64": ("add(exponential(x), -1)",),
     "R64b": ("log(add(x, 1))",),
     # extrema
+    "N82": ("maximum(clamp(c, x, d), c)", "maximum(c, clamp(c, x, d))", "maximum(clamp(c, x, d), d)"),
     "R69": ("maximum(x, x)", "minimum(x, x)"),
     "R70": ("maximum(maximum(x, y), y)", "maximum(y, maximum(x, y))", "maximum(x, maximum(x, y))", "maximum(maximum(x, y), z)"),
     "R70b": ("minimum(minimum(x, y), y)", "minimum(y, minimum(x, y))", "minimum(x, minimum(x, y))", "minimum(minimum(x, y), z)"),

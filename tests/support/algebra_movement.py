@@ -31,6 +31,10 @@ _MOVEMENT: dict[str, tuple[str, ...]] = {
         "b = T[3,2] broadcast(y), dimensions={0} ROOT r = T[3,2] add(a, b)",
         "x = T[3] parameter(0) y = T[3] parameter(1) a = T[3,3] broadcast(x), dimensions={0} "
         "b = T[3,3] broadcast(y), dimensions={1} ROOT r = T[3,3] add(a, b)",
+        "x = T[3] parameter(0) s = T[] parameter(1) a = T[3,2] broadcast(x), dimensions={0} "
+        "b = T[3,2] broadcast(s), dimensions={} ROOT r = T[3,2] add(b, a)",
+        "c = T[] constant(1) d = T[] constant(3) a = T[3] broadcast(c), dimensions={} "
+        "b = T[3] broadcast(d), dimensions={} ROOT r = T[3] add(a, b)",
         "x = T[] parameter(0) c = T[] constant(1) a = T[3] broadcast(x), dimensions={} "
         "b = T[3] broadcast(c), dimensions={} ROOT r = pred[3] compare(a, b), direction=LT",
     ),
@@ -63,13 +67,56 @@ _MOVEMENT: dict[str, tuple[str, ...]] = {
 _PADDED = (
     (9, "2_3", 2, "0:2"), (9, "2_3", 4, "2:6"), (9, "2_3", 3, "6:9"), (9, "2_3", 2, "5:7"), (9, "2_3", 2, "2:6:2"),
     (9, "2_3", 2, "1:4:2"), (9, "1_1_1", 2, "1:3"), (3, "-1_0", 2, "0:2"), (3, "-2_1", 1, "2:3"), (3, "-2_1", 2, "0:2"),
-    (9, "1_1_1", 1, "0:1"), (9, "1_1_1", 1, "8:9"),
+    (9, "1_1_1", 1, "0:1"), (9, "1_1_1", 1, "8:9"), (9, "1_1_1", 4, "1:8:2"), (9, "1_1_1", 3, "2:7:2"),
+    (9, "1_1_1", 2, "3:8:4"), (9, "1_1_1", 3, "1:8:3"), (9, "1_1_1", 1, "3:5:2"), (9, "1_1_1", 4, "1:9:2"),
+    (11, "-1_5_1", 2, "1:4:2"),
 )  # fmt: skip
 
 _MOVEMENT["N76"] = moves(*(
     f"a = f32[] constant(0) b = f32[] constant(1) r = f32[6] rng(a, b), distribution=rng_uniform {rest}"
-    for rest in ("ROOT s = f32[2,3] reshape(r)", "s = f32[2,3] reshape(r) ROOT t = (f32[6], f32[2,3]) tuple(r, s)")
+    for rest in ("ROOT s = f32[2,3] reshape(r)", "ROOT s = f32[6] transpose(r), dimensions={0}", "s = f32[2,3] reshape(r) ROOT t = (f32[6], f32[2,3]) tuple(r, s)")
 ))  # fmt: skip
+_MOVEMENT["N83"] = moves(
+    "x = T[0,4] parameter(0) ROOT r = T[4,0] reshape(x)", "x = T[1,4] parameter(0) ROOT r = T[4] reshape(x)"
+)
+_MOVEMENT["N84"] = moves(
+    *(
+        f"x = T[{x}] parameter(0) a = T[2,3,4,2] reshape(x) b = T[{b}] transpose(a), dimensions={{{order}}} "
+        f"ROOT r = T[{r}] reshape(b)"
+        for x, b, order, r in (
+            ("6,8", "2,4,2,3", "0,2,3,1", "2,8,3"),
+            ("12,4", "4,2,2,3", "2,3,0,1", "8,6"),
+            ("48", "2,4,3,2", "3,2,1,0", "2,4,6"),
+            ("6,8", "2,3,4,2", "0,1,2,3", "6,8"),
+            ("6,8", "2,4,2,3", "0,2,3,1", "2,4,6"),
+            ("6,8", "2,4,2,3", "0,2,3,1", "2,8,1,3"),
+        )
+    )
+)
+_MOVEMENT["N88"] = moves(
+    *(
+        f"ROOT c = {kind}[4] constant({{{values}}})"
+        for kind, values in (
+            ("s32", "0,1,2,3"),
+            ("s32", "0,-3,-6,-9"),
+            ("u8", "0,100,200,44"),
+            ("f32", "0,1,2,3"),
+            ("f32", "0,2,4,6"),
+            ("f32", "-0.0,1,2,3"),
+            ("s32", "1,2,3,4"),
+            ("s32", "0,1,2,4"),
+            ("f32", "nan,1,2,3"),
+            ("bf16", "0,1,2,3"),
+        )
+    )
+)
+_MOVEMENT["N89"] = moves(
+    *(
+        f"x = {kind}[24] iota(), iota_dimension=0 ROOT r = {kind}[{shape}] reshape(x)"
+        for kind in ("s32", "u8", "f32")
+        for shape in ("2,3,4", "1,24", "6,1,4")
+    )
+)
 _MOVEMENT["N77"] = moves(*(
     f"x = T[{x}] parameter(0) a = T[{a}] reshape(x) b = T[{b}] transpose(a), dimensions={{{order}}} "
     f"ROOT r = T[{r}] reshape(b)"
@@ -150,9 +197,13 @@ _SLICES: dict[str, tuple[str, ...]] = {
         for index in ("s32", "u8") for kind in ("s32", "u8", "s64", "f32")
         for numbers in ("0,1,2,3", "10,35,60,85", "0,1,2,4")
     ), *(
-        f"i = {index}[] parameter(0) a = {kind}[4] iota(), iota_dimension=0 "
-        f"ROOT r = {kind}[1] dynamic-slice(a, i), dynamic_slice_sizes={{1}}"
+        f"i = {index}[] parameter(0) a = {kind}[4] iota(), iota_dimension=0 {scaled} "
+        f"ROOT r = {kind}[1] dynamic-slice({line}, i), dynamic_slice_sizes={{1}}"
         for index in ("s32", "u8") for kind in ("s32", "u8", "s64", "f32")
+        for line, scaled in (
+            ("a", ""), ("m", f"s = {kind}[] parameter(1) b = {kind}[4] broadcast(s), dimensions={{}} "
+                             f"m = {kind}[4] multiply(a, b)"), ("m", f"m = {kind}[4] multiply(a, a)"),
+        )
     )),
 }  # fmt: skip
 
@@ -244,7 +295,8 @@ _SCATTERED = "scatter_dims_to_operand_dims={0}, to_apply=f, index_vector_dim="
 
 _GATHERS: dict[str, tuple[str, ...]] = {
     "R141": moves("s = T[] parameter(0) i = s32[3] parameter(1) x = T[6] broadcast(s), dimensions={} "
-                   f"ROOT g = T[3] gather(x, i), {_ELEMENTS}1"),
+                   f"ROOT g = T[3] gather(x, i), {_ELEMENTS}1",
+                   f"x = T[1] parameter(0) i = s32[3] parameter(1) ROOT g = T[3] gather(x, i), {_ELEMENTS}1"),
     "R141b": moves(f"x = T[6] parameter(0) i = s32[0] parameter(1) ROOT g = T[0] gather(x, i), {_ELEMENTS}1"),
     "R141c": moves(
         *(f"x = T[6,4] parameter(0) i = s32[1] constant({{{i}}}) ROOT g = T[2,4] gather(x, i), offset_dims={{0,1}}, "
@@ -260,6 +312,10 @@ _GATHERS: dict[str, tuple[str, ...]] = {
         f"ROOT g = T[5,2] gather(x, i), {_ELEMENTS}2" for n in (1, 2, 3, 4, 5)
     )),
     "R142": (
+        "f { a = T[] parameter(0) b = T[] parameter(1) c = T[] parameter(2) d = T[] parameter(3) "
+        "ROOT r = (T[], T[]) tuple(c, d) } ENTRY e { x = T[6] parameter(0) y = T[6] parameter(1) "
+        "i = s32[0,1] parameter(2) u = T[0] parameter(3) ROOT s = (T[6], T[6]) scatter(x, y, i, u, u), "
+        f"update_window_dims={{}}, inserted_window_dims={{0}}, {_SCATTERED}1 }}",
         "f { a = T[] parameter(0) ROOT b = T[] parameter(1) } ENTRY e { x = T[6] parameter(0) i = s32[0,1] parameter(1) "
         "u = T[0] parameter(2) ROOT s = T[6] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0}, "
         f"{_SCATTERED}1 }}",
@@ -322,7 +378,7 @@ _LAYOUTS: dict[str, tuple[str, ...]] = {
         f"ENTRY e {{ x = {x} parameter(0) ROOT r = {r} bitcast-convert(x) }}"
         for x, r in (("f32[2,3]{0,1}", "s32[2,3]{0,1}"), ("f32[2,3]{1,0}", "s32[2,3]{0,1}"),
                      ("f32[2,3]{0,1}", "s16[2,3,2]{2,0,1}"), ("f32[2,3]{0,1}", "s16[2,3,2]{0,2,1}"),
-                     ("u8[3,4]{1,0}", "f32[3]{0}"))
+                     ("u8[3,4]{1,0}", "f32[3]{0}"), ("u8[3,4]{0,1}", "f32[3]{0}"))
     ),
     "N7": moves("x = T[2,3]{1,0} parameter(0) ROOT r = T[2,3]{0,1} custom-call(x), "
                  'custom_call_target="LayoutConstraint"',
@@ -396,7 +452,9 @@ _JOINED: dict[str, tuple[str, ...]] = {
                   "v = f32[3] bitcast-convert(y) c = f32[5] concatenate(u, v), dimensions={0} "
                   "ROOT r = s32[5] bitcast-convert(c)"),
     "N24": moves("x = T[2] parameter(0) y = T[3] parameter(1) t = (T[2], T[3], T[2]) tuple(x, y, x) "
-                  "b = (T[2], T[3], T[2]) opt-barrier(t) ROOT g = T[3] get-tuple-element(b), index=1"),
+                  "b = (T[2], T[3], T[2]) opt-barrier(t) ROOT g = T[3] get-tuple-element(b), index=1",
+                  "x = T[2] parameter(0) y = T[3] parameter(1) t = (T[2], T[3]) tuple(x, y) "
+                  "b = (T[2], T[3]) opt-barrier(t) ROOT g = T[3] get-tuple-element(b), index=1"),
     "N43": moves(*(
         f"x = T[4,3] parameter(0) n = s32[] parameter(1) d = T[<=4,<=3] custom-call(x, n, n), {_cut} "
         "p = (T[4,3], s32[], s32[]) custom-call(d), custom_call_target=\"PadToStatic\" "

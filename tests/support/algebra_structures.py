@@ -37,6 +37,7 @@ _CHOICE = ("ENTRY e { p = pred[] parameter(0) x = T[2] parameter(1) y = T[2] par
 
 _CONTROL: dict[str, tuple[str, ...]] = {
     "R165": (
+        f"{_LESS}LT }} ENTRY e {{ x = T[3,0] parameter(0) ROOT s = T[3,0] sort(x), dimensions={{0}}, to_apply=f }}",
         f"{_LESS}LT }} ENTRY e {{ x = T[1,3] parameter(0) ROOT s = T[1,3] sort(x), dimensions={{0}}, to_apply=f }}",
         f"{_LESS}LT }} ENTRY e {{ x = T[2,3] parameter(0) ROOT s = T[2,3] sort(x), dimensions={{0}}, to_apply=f }}",
         f"{_PAIR} ENTRY e {{ x = T[1] parameter(0) y = s32[1] parameter(1) "

@@ -35,6 +35,9 @@ CASES = [
     ("  x = f32[4] negate(p, p)\n}", 4, 21, "negate takes 1 operand, found 2"),
     ("  x = f32[4] negate(f32[5] p)\n}", 4, 21, "operand 'p' is written as f32[5]{0}, but its shape is f32[4]{0}"),
     ("  p = f32[4] negate(p)\n}", 4, 3, "instruction name 'p' is used twice"),
+    ("  x = f32[4] negate(p), control-predecessors={}\n}", 4, 46, "expected the name of a control predecessor"),
+    ("  x = f32[4] collective-broadcast(p), dimensions={0}\n}", 4, 39, "has no attribute 'dimensions'"),
+    ("  x = f32[4] all-reduce(p), mode=all\n}", 4, 34, "expected one of cross_replica, cross_partition"),
     ("  x = f32[4] negate(p) extra\n}", 5, 1, "expected '=' after the instruction name 'extra', found '}'"),
     ("  x = f32[4] negate(p)\n} garbage", 5, 10, "expected '{' before the instructions of 'garbage', found the end"),
     ("  x = f32[4] negate(p)\n", 5, 1, "computation 'e' is not closed"),
@@ -169,6 +172,10 @@ ATTRIBUTE_MISTAKES = [
     ('metadata={op_name="a" op_name="b"}', "metadata 'op_name' is given twice"),
     ("metadata={profile_type={window}}", "expected an integer, found 'window'"),
     ("metadata={metadata_payload={b}}", "expected a quoted string"),
+    ('metadata={op_name ="a"}', "expected 'key=value' in metadata"),
+    ('frontend_attributes={a ="b"}', "expected 'key=value' in frontend attributes"),
+    ("statistics={a =1}", "expected name=number in statistics"),
+    ("sharding={devices =[1]0}", "expected replicated, maximal, manual, devices=[...]"),
 ]
 
 
@@ -177,7 +184,7 @@ def test_mistake_in_an_attribute(attribute: str, message: str) -> None:
     with pytest.raises(HloParseError) as caught:
         parse_hlo(ENTRY + f"  x = f32[4] negate(p), {attribute}\n}}")
     assert message in caught.value.message
-    assert caught.value.line == 4 and caught.value.column >= 26
+    assert caught.value.line == 4 and (caught.value.column or 0) >= 26
 
 
 def test_what_may_be_written_in_an_attribute() -> None:
@@ -317,3 +324,35 @@ def test_unknown_attribute_names_the_valid_ones() -> None:
         parse_hlo(ENTRY + "  x = f32[4] iota(), foo=1\n}")
     assert "iota_dimension" in caught.value.notes[0]
     assert "metadata" in caught.value.notes[0]
+
+
+def test_a_computation_is_given_once() -> None:
+    text = f"HloModule m\n{ADD}ENTRY e {{\n  p = f32[4] parameter(0)\n  ROOT r = f32[4] all-reduce(p), to_apply=add, to_apply=add\n}}"
+    with pytest.raises(HloParseError, match="attribute 'to_apply' is given twice"):
+        parse_hlo(text)
+
+
+def test_the_mode_of_a_collective_is_checked_and_forgotten() -> None:
+    text = f"HloModule m\n{ADD}ENTRY e {{\n  p = f32[4] parameter(0)\n  ROOT r = f32[4] all-reduce(p), to_apply=add, mode=flattened_id\n}}"
+    assert "mode" not in str(parse_hlo(text))
+
+
+def test_what_stands_right_before_an_equals_sign() -> None:
+    """A name with `=` right behind it is a key, unless `%` says otherwise; so is one with `:` a parameter's."""
+    parse_hlo("HloModule m, is_scheduled= true\nENTRY e (p:f32[4]) -> f32[4] { %p=f32[4] parameter(0) }")
+    for text, message, column in (
+        ("HloModule m\nENTRY e { p=f32[4] parameter(0) }", "'p=' is an attribute: a space is missing", 11),
+        ("HloModule m\nENTRY e (p : f32[4]) -> f32[4] { p = f32[4] parameter(0) }", "only a name without '%'", 12),
+        ("HloModule m\nENTRY e (%p: f32[4]) -> f32[4] { p = f32[4] parameter(0) }", "only a name without '%'", 12),
+        ("ENTRY e { p = f32[4] parameter(0), metadata ={}\n}", "found 'metadata' and a space", 36),
+        ("HloModule m, is_scheduled =true\nENTRY e { p = f32[4] parameter(0) }", "expected '=' right after", 27),
+    ):
+        with pytest.raises(HloParseError) as caught:
+            parse_hlo(text)
+        assert message in caught.value.message and caught.value.column == column
+
+
+@pytest.mark.parametrize("values", ["{1{}, {2}}", "{{1}, 2{}}", "{{1} 2, {}}", "{1 {}, {2}}"])
+def test_number_beside_a_row(values: str) -> None:
+    with pytest.raises(HloParseError, match="expected 2 values nested as"):
+        parse_hlo(f"HloModule m\nENTRY e {{ ROOT c = f32[2,1] constant({values}) }}")

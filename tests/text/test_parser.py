@@ -22,7 +22,7 @@ def entry(body: str, header: str = "HloModule m") -> HloModule:
 SPELLINGS = [
     "x = f32[4] negate(p)",
     "%x = f32[4]{0} negate(f32[4]{0} %p)",
-    "ROOT x=f32[4] negate(f32[4] p)",
+    "ROOT %x=f32[4] negate(f32[4] p)",
     "x = f32[4]{0} negate(/*index=0*/ p) // done",
     "x = negate(p)",
     "x = f32 [4] negate(,p,)",
@@ -83,12 +83,14 @@ def test_lists_of_computations_written_in_place() -> None:
 
 def test_spaces_and_commas_that_say_nothing() -> None:
     module = entry(
-        "ROOT x = f32[4] negate(p), sharding={devices=[2] <= [2]}",
+        "ROOT x = f32[4] negate(p), sharding={devices= [2] <= [2]}",
         "HloModule m, entry_computation_layout={(f32[4],)->f32[4]}",
     )
     assert module.config.entry_computation_layout is not None
     assert len(module.config.entry_computation_layout.parameter_shapes) == 1
     assert str(module.entry_computation.root_instruction.sharding) == "{devices=[2]<=[2]}"
+    constant = entry("ROOT c = s32[3] constant({1, ,2 3})").entry_computation.root_instruction
+    assert "constant({1, 2, 3})" in str(constant)
 
 
 @pytest.mark.parametrize("tiles", ["T()", "T(2,*)", "T(2,2)", "T(2)(2,2,2)"])

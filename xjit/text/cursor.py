@@ -29,6 +29,7 @@ class Cursor:
     def __init__(self, stream: TokenStream) -> None:
         self.stream = stream
         self.tokens = stream.tokens
+        self.gaps = stream.gaps
         self.position = 0
 
     def fail(self, message: str, index: int, *notes: str) -> NoReturn:
@@ -51,6 +52,12 @@ class Cursor:
         if self.tokens[index] != token:
             self.fail(f"expected '{token}' {where}, found {self.describe(index)}", index)
         return index + 1
+
+    def assigned(self, index: int, where: str) -> int:
+        """Returns the index after the `=` that must follow a key at once, as XLA reads keys."""
+        if self.gaps[index] and self.tokens[index] == "=":
+            self.fail(f"expected '=' right {where}", index)
+        return self.expect("=", index, where)
 
     def name(self, index: int, what: str) -> str:
         """Returns a name without its sigil."""
@@ -213,7 +220,7 @@ class Cursor:
         tokens = self.tokens
         end = self.group_end(index + 1) + 1
         if tokens[end] == "," and tokens[end + 1] == "device_ids":
-            end = self.group_end(self.expect("=", end + 2, "after device_ids")) + 1
+            end = self.group_end(self.assigned(end + 2, "after device_ids")) + 1
         if tokens[end] == ",":
             end += 1
         last = self.group_end(self.expect("{", end, "before the axes of a mesh") - 1)

@@ -87,6 +87,8 @@ class InstructionParser:
             cursor.fail(f"instruction name '{name}' is used twice in computation '{computation.name}'", index)
         start = index
         index = cursor.expect("=", index + 1, f"after the instruction name '{name}'")
+        if not cursor.gaps[start + 1] and tokens[start][0] != "%":
+            cursor.fail(f"'{name}=' is an attribute: a space is missing before '=', or '%' before the name", start)
         instruction, index = self._right_hand_side(computation, name, start, index)
         self._add(computation, instruction, name, start)
         return instruction, bool(is_root), index
@@ -257,10 +259,11 @@ class InstructionParser:
         cursor, tokens = self.cursor, self.cursor.tokens
         while tokens[index] == ",":
             key, start = tokens[index + 1], index + 3
-            if tokens[index + 2] != "=":
+            if tokens[index + 2] != "=" or cursor.gaps[index + 2]:
                 if self._depth:
                     break  # the comma is that of the operands that this instruction is one of
-                cursor.fail(f"expected 'key=value' after ',', found {cursor.describe(index + 1)}", index + 1)
+                found = cursor.describe(index + 1) + (" and a space" if tokens[index + 2] == "=" else "")
+                cursor.fail(f"expected 'key=value' after ',', found {found}", index + 1)
             if key in syntax.called or (is_async and key == "calls"):
                 index = self._called(pending, key, syntax.called.get(key, -1), start)
                 continue
@@ -271,6 +274,8 @@ class InstructionParser:
                 if any(given == key for given, _, _ in pending.common):
                     cursor.fail(f"attribute '{key}' is given twice", start - 2)
                 pending.common.append((key, text, start))
+            elif key in syntax.forgotten:
+                cursor.decode(syntax.forgotten[key].parse, text, start)
             else:
                 hint = did_you_mean(key, syntax.keys())
                 note = "the attributes are " + ", ".join(syntax.keys())
@@ -374,8 +379,9 @@ class InstructionParser:
             return [computation for _, computation, _ in pending.called]
         by_position: dict[int, HloComputation] = {}
         for key, computation, index in pending.called:
-            if by_position.setdefault(syntax.called[key], computation) is not computation:
+            if syntax.called[key] in by_position:
                 self.cursor.fail(f"attribute '{key}' is given twice", index)
+            by_position[syntax.called[key]] = computation
         for key, position in syntax.called.items():
             if position >= 0 and position not in by_position and syntax.op.name != "custom-call":
                 self.cursor.fail(f"{syntax.op.name} needs the attribute '{key}'", pending.index)
@@ -418,7 +424,10 @@ class InstructionParser:
                 setattr(instruction, name, self.cursor.decode(parse, text, index))
 
     def _control_predecessors(self, instruction: HloInstruction, text: str, index: int) -> None:
-        for name in self.cursor.decode(parse_name_list, text, index):
+        names = self.cursor.decode(parse_name_list, text, index)
+        if not names:
+            self.cursor.fail("expected the name of a control predecessor, found none", index)
+        for name in names:
             predecessor = self.scope.get(name)
             if predecessor is None:
                 self.cursor.fail(f"control predecessor '{name}' is not defined before its use", index)

@@ -93,17 +93,17 @@ class TokenPlaces:
 
 
 class TokenStream:
-    """The tokens of a text (`tokens`, ended by END), and their `places`."""
+    """The tokens of a text (`tokens`, ended by END), what is skipped in front of each (`gaps`), and their `places`."""
 
     def __init__(self, text: str, file: str = "<string>") -> None:
         self.text = text
         self.places = TokenPlaces(text, file)
-        self._skipped, self.tokens = _split(text)
+        self.gaps, self.tokens = _split(text)
 
     @cached_property
     def starts(self) -> list[int]:
         """The character offset of each token."""
-        return _starts(self._skipped, self.tokens)
+        return _starts(self.gaps, self.tokens)
 
     def span_at(self, offset: int, length: int = 1) -> Span:
         """Returns the span of some characters of the text."""

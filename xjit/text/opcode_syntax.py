@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from xjit.hlo.attributes import Attributes, CompareAttributes
 from xjit.hlo.attributes.codecs import AttributeField, attribute_fields
+from xjit.hlo.attributes.codecs.scalars import Codec, one_of
 from xjit.hlo.attributes.opcodes import OPCODES, Opcode
 from xjit.hlo.types.primitive_type import PrimitiveType
 
@@ -27,22 +28,37 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
     "rng-get-and-update-state": ("delta",),
     "fusion": ("kind",),
 }
+# Keys that a class shared by several opcodes has, but not these opcodes.
+_NOT_OF: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("all-reduce", "all-reduce-start"), ("dimensions",)),
+    "collective-broadcast": ("constrain_layout", "dimensions", "use_global_device_ids"),
+    "ragged-all-to-all": ("constrain_layout", "use_global_device_ids"),
+}
+# Keys that XLA reads and forgets.
+_MODE = one_of("cross_replica", "cross_partition", "cross_replica_and_partition", "flattened_id")
+_FORGOTTEN: Mapping[str, Mapping[str, Codec]] = {
+    name: {"mode": _MODE} for name in ("all-reduce", "all-reduce-start", "reduce-scatter")
+}
 _NOT_ASYNC = ("parameter", "constant", "async-start", "async-update", "async-done")
 _BRANCHES = {"true_computation": 0, "false_computation": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class OpcodeSyntax:
-    """Keys that an opcode accepts. `called` maps a key to the position of the computation; -1 is a whole list."""
+    """Keys that an opcode accepts. `called` maps a key to the position of the computation; -1 is a whole list.
+
+    Values of `forgotten` keys are checked, no more.
+    """
 
     op: Opcode
     fields: Mapping[str, AttributeField]
     called: Mapping[str, int]
     required: tuple[str, ...]
+    forgotten: Mapping[str, Codec]
 
     def keys(self) -> list[str]:
         """All keys, the opcode's own first."""
-        return [*self.fields, *self.called, *COMMON_KEYS]
+        return [*self.fields, *self.called, *self.forgotten, *COMMON_KEYS]
 
 
 @cache
@@ -56,9 +72,9 @@ def opcode_syntax(name: str) -> OpcodeSyntax:
         called.update(_BRANCHES)
     elif name == "custom-call":
         called.update(to_apply=0, calls=-1)
-    fields = {f.key: f for f in attribute_fields(op.attributes)}
+    fields = {f.key: f for f in attribute_fields(op.attributes) if f.key not in _NOT_OF.get(name, ())}
     required = (*(key for key, f in fields.items() if f.required), *_REQUIRED.get(name, ()))
-    return OpcodeSyntax(op, fields, called, required)
+    return OpcodeSyntax(op, fields, called, required, _FORGOTTEN.get(name, {}))
 
 
 @cache

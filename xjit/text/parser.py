@@ -116,7 +116,7 @@ class _ModuleParser:
         given = set[str]()
         while tokens[index] == ",":
             key = cursor.name(index + 1, "a module attribute")
-            start = cursor.expect("=", index + 2, f"after the module attribute '{key}'")
+            start = cursor.assigned(index + 2, f"after the module attribute '{key}'")
             if key in given:
                 cursor.fail(f"module attribute '{key}' is given twice", start - 2)
             given.add(key)
@@ -222,6 +222,8 @@ class _ModuleParser:
             return index + 1
         while True:
             cursor.name(index, "the name of a parameter")
+            if tokens[index + 1] == ":" and (cursor.gaps[index + 1] or tokens[index][0] == "%"):
+                cursor.fail("expected the shape of the parameter: only a name without '%' takes a ':'", index + 1)
             _, index = cursor.shape(index + 1 + (tokens[index + 1] == ":"))
             if tokens[index] != ",":
                 return cursor.expect(")", index, "after the last parameter")
@@ -231,7 +233,7 @@ class _ModuleParser:
         key = self.cursor.tokens[index]
         if key != "execution_thread":
             self.cursor.fail(f"a computation has only the attribute 'execution_thread', found '{key}'", index)
-        start = self.cursor.expect("=", index + 1, "after execution_thread")
+        start = self.cursor.assigned(index + 1, "after execution_thread")
         text, index = self.cursor.value(start)
         computation.execution_thread = self.cursor.decode(unquote, text, start)
         return index

@@ -68,6 +68,8 @@ def reshape(sharding: DeviceSharding, old: tuple[int, ...], new: tuple[int, ...]
         return sharding
     if any(size == 1 < tiles for size, tiles in zip(old, sharding.tiles)):
         sharding = move(sharding, tuple(range(len(old))), tuple(range(len(old))), old)
+        if not sharding.is_tiled:
+            return sharding
     shape: list[int] = []
     atoms: list[list[int]] = [[] for _ in new]
     for old_dims, new_dims in _groups(old, new):

@@ -10,6 +10,7 @@ from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.original_value import origin_inside_call
 from xjit.hlo.edit.replacing import replace
+from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.simplify.hlo_dce import remove_unreachable_computations
 
@@ -90,6 +91,10 @@ def inline_call(call: HloInstruction, op_name: str | None = None) -> dict[HloIns
             clone.origin = origin_inside_call(clone.origin, call.origin)
     root = mapping[callee.root_instruction]
     replace(call, root, clones)
+    if callee.caller_count:
+        for clone in clones:
+            if clone.opcode == "fusion":
+                own_computations(clone)  # the callee's fusions have theirs, too
     return mapping
 
 

@@ -36,7 +36,7 @@ class ConditionalSimplifier(HloModulePass):
 
     Of others, result elements that nothing reads go, and those that all branches compute as the same value of another
     element; and elements of a branch's operand that it does not read. Conditionals with control edges or a scheduling
-    group stay; those with a sharding keep their operands.
+    group stay, and whole if they have side effects; those with a sharding keep their operands.
     """
 
     name = "conditional-simplifier"
@@ -60,7 +60,7 @@ class ConditionalSimplifier(HloModulePass):
 
 def _simplify(conditional: HloInstruction, module: HloModule) -> bool:
     branch = _known_branch(conditional)
-    if branch is not None:
+    if branch is not None and not analyses.get(SideEffects, module).below(conditional):
         _inline_branch(conditional, branch)
         return True
     if _only_chooses(conditional):

@@ -43,7 +43,7 @@ class AllReduceSimplifier(HloModulePass):
         rules = rule_table(_KEEPS_SHAPE, [_alone(count), _replicated(module, replication, count)])
         changed = False
         for computation in selected_computations(module, execution_threads):
-            changed |= apply_rules(computation, rules)
+            changed |= apply_rules(computation, rules, in_async=True)
         return changed
 
 

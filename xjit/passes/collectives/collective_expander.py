@@ -6,15 +6,18 @@ left: the emitters refuse it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from xjit.hlo import HloInstruction, Literal, Shape
+from xjit.hlo import HloInstruction, HloModule, Literal, Shape
 from xjit.hlo import attributes as at
 from xjit.ops import build
 from xjit.ops.replica_groups import has_several_devices, is_alone
 from xjit.passes.calls_and_control.call_inliner import inline_call
+from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.expansion import Expansion
+from xjit.passes.simplify.hlo_dce import remove_unreachable_computations
 
 _SAME = frozenset(
     {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast", "all-reduce-start"}
@@ -33,6 +36,13 @@ class CollectiveExpander(OpExpander):
 
     name = "collective-expander"
     opcodes = _SAME | _STARTS | _PICKED.keys() | {"collective-permute", "all-reduce-done", "async-update"}
+
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+        """Expands; what was started is no computation of its own any more."""
+        changed = super().run_impl(module, execution_threads)
+        if changed:
+            remove_unreachable_computations(module)
+        return changed
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns what the instruction is on one device."""
@@ -133,5 +143,19 @@ def _async_start(instruction: HloInstruction, into: Expansion) -> HloInstruction
         HloInstruction.create("call", instruction.shape.tuple_shapes[1], operands, called_computations=[callee])
     )
     result = into.tuple_of(into.tuple_of(*operands), call, *contexts)
-    inline_call(call)
+    for clone in inline_call(call).values():
+        _run_here(clone)
     return result
+
+
+def _run_here(caller: HloInstruction) -> None:
+    """Gives what an instruction calls to the thread that the instruction runs on, and a fusion what is its own."""
+    thread = caller.parent.execution_thread if caller.parent is not None else ""
+    called = caller.called_computations
+    if caller.opcode == "fusion" or any(c.execution_thread != thread for c in called):
+        own_computations(caller)
+    for computation in caller.called_computations:
+        if computation.execution_thread != thread:
+            computation.execution_thread = thread
+            for instruction in computation.calling_instructions():
+                _run_here(instruction)

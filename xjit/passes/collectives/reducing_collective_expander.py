@@ -14,6 +14,7 @@ import numpy as np
 from xjit.hlo import HloInstruction, Literal, PrimitiveType, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.values import ReplicaGroups
+from xjit.hlo.diagnostics import Unsupported
 from xjit.ops import build
 from xjit.ops.evaluation.collective import rounded_once
 from xjit.ops.replica_groups import Groups, device_groups
@@ -158,6 +159,11 @@ def _reduce_scatter(
 ) -> HloInstruction:
     (dimension,) = instruction.attributes_as(at.CollectiveAttributes).dimensions
     members = len(groups[0])
+    if (
+        instruction.shape.is_array
+        and operand.shape.dimensions[dimension] != instruction.shape.dimensions[dimension] * members
+    ):
+        raise Unsupported(f"reduce-scatter is for other groups than those of {members} here", instruction.span)
     exchanged = _all_to_all(instruction, operand, groups, dimension, into)
     return _fold(instruction, _parts(exchanged, members, dimension, into), into)
 

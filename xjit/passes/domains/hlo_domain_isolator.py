@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from xjit.hlo import HloInstruction, HloModule
+from xjit.hlo import HloInstruction, HloModule, Trait
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.passes.domains.domain_map import is_domain
@@ -32,7 +32,7 @@ class ShardingDomainCreator:
     def __call__(self, user: HloInstruction, root: HloInstruction, operand: HloInstruction) -> HloInstruction | None:
         """Returns the domain for an edge; None if both sides have no sharding, or the same."""
         inside, outside = _common(user.sharding), _common(root.sharding)
-        if inside == outside or _has_domain(operand, SHARDING):
+        if inside == outside or _has_domain(operand, SHARDING) or _are_one_operation(root, user):
             return None
         made = self._made.get((operand, inside))
         if made is None or made.parent is None:
@@ -89,6 +89,11 @@ def _isolate(user: HloInstruction, creator: DomainCreator, only: HloInstruction 
             operand.replace_use_with(user, domain)
             changed = True
     return changed
+
+
+def _are_one_operation(start: HloInstruction, user: HloInstruction) -> bool:
+    """Whether an instruction ends what another one starts, which nothing may come between."""
+    return user.opcode.endswith("-done") and user.op.has(Trait.ASYNC) and start is user.operand(0)
 
 
 def _has_domain(operand: HloInstruction, kind: str) -> bool:

@@ -98,14 +98,18 @@ def apply_rules(
     rules: Rules,
     may_rewrite: Callable[[HloInstruction], bool] = _always,
     accept: Callable[[HloInstruction, HloInstruction], bool] = _always,
+    in_async: bool = False,
 ) -> bool:
     """Rewrites a computation until no rule applies; True if it changed.
 
     The worklist is every instruction once, operands first, then what was made, what reads it, and what lost a user.
     `may_rewrite` is asked of an instruction before any rule, `accept` of (instruction, replacement) before it is
-    replaced. Rules that go on for ever are stopped by a budget, with a PassWarning that names the busiest of them.
+    replaced. What is started asynchronously must be one instruction: it is left, but for `in_async`. Rules that go
+    on for ever are stopped by a budget, with a PassWarning that names the busiest of them.
     """
-    return apply_rules_to_all([computation], rules, may_rewrite, accept)
+    if not has_opcodes(computation, rules.by_opcode.keys()) or (computation.is_async_computation() and not in_async):
+        return False
+    return _Rewriter(computation, rules, may_rewrite, accept, {}, False).run()
 
 
 def apply_rules_to_all(
@@ -117,12 +121,13 @@ def apply_rules_to_all(
 ) -> bool:
     """Rewrites computations, one after the other, as `apply_rules` does; True if one changed.
 
-    `once`: instructions that rewrites make, and those that read them, are not looked at again.
+    `once`: instructions that rewrites make, and those that read them, are not looked at again. What is started
+    asynchronously is left: it must be one instruction.
     """
     alike: _Alike = {}
     changed = False
     for computation in computations:
-        if has_opcodes(computation, rules.by_opcode.keys()):
+        if has_opcodes(computation, rules.by_opcode.keys()) and not computation.is_async_computation():
             changed |= _Rewriter(computation, rules, may_rewrite, accept, alike, once).run()
     return changed
 

@@ -15,7 +15,8 @@ from xjit.passes.simplify.hlo_dce import remove_unreachable_computations
 
 @dataclass
 class Defuser(HloModulePass):
-    """Replaces each `fusion` by the instructions in it, callees first, so that no fusion is left.
+    """Replaces each `fusion` by the instructions in it, callees first, so that no fusion is left but those
+    that are started asynchronously.
 
     An optimized module carries the fusions of the compiler that made it, with instructions that are kernels of their
     own here (a scatter, a sort, a dot) and with boundaries for other emitters. `InstructionFusion` makes new ones.
@@ -30,6 +31,8 @@ class Defuser(HloModulePass):
         for computation in module.make_computation_post_order():
             if execution_threads and computation.execution_thread not in execution_threads:
                 continue
+            if computation.is_async_computation():
+                continue  # it must be one instruction
             for instruction in computation.instructions:
                 if instruction.opcode == "fusion":
                     _inline(instruction)

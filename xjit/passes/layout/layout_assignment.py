@@ -70,6 +70,8 @@ class LayoutAssignment(HloModulePass):
         root = entry.root_instruction
         if has_entry and root.shape != result:
             entry.set_root_instruction(copy_to_layout(root, result))
+            if root.opcode == "tuple" and not (root.users or root.control_predecessors or root.control_successors):
+                entry.remove_instruction(root)
             changed = True
         return changed
 

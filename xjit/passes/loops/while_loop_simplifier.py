@@ -24,6 +24,9 @@ from xjit.passes.loops.while_loop_unroller import unroll
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
+KEEPS_ONE_TRIP = "skip-simplify-while-loops_trip-count-one"
+"""The frontend attribute, XLA's, of loops that stay though they run once."""
+
 
 @dataclass
 class WhileLoopSimplifier(HloModulePass):
@@ -31,8 +34,8 @@ class WhileLoopSimplifier(HloModulePass):
 
     Of other loops the state is flattened to one level, and elements go that only compute themselves, that never
     change, that are set to the constant they start as, that are equal to another element from the start on, and that
-    count in lockstep with another one. Loops with a sharding or control edges stay, and the trips of those with side
-    effects. What is left over is cleaned up.
+    count in lockstep with another one. Loops with a sharding or control edges stay, the trips of those with side
+    effects, and one trip where a frontend attribute says so. What is left over is cleaned up.
     """
 
     name = "while-loop-simplifier"
@@ -65,7 +68,7 @@ class WhileLoopSimplifier(HloModulePass):
 
 def _simplify(loop: HloInstruction, module: HloModule, may_unroll: bool) -> bool:
     trips = trip_count(loop, max_evaluated_trips=1) if may_unroll else None
-    if trips is not None and trips <= 1 and not analyses.get(SideEffects, module).below(loop):
+    if trips is not None and trips <= 1 and not _must_stay(loop, trips, analyses.get(SideEffects, module)):
         unroll(loop, trips)
         return True
     if not loop.shape.is_tuple:
@@ -83,6 +86,13 @@ def _simplify(loop: HloInstruction, module: HloModule, may_unroll: bool) -> bool
         if smaller is not None:
             loop, changed = smaller, True
     return changed
+
+
+def _must_stay(loop: HloInstruction, trips: int, effects: SideEffects) -> bool:
+    """Whether what runs has side effects, which a loop keeps in order, or one trip is asked to stay one."""
+    if trips and loop.frontend_attributes.get(KEEPS_ONE_TRIP) == "true":
+        return True
+    return effects.below(loop) if trips else any(i.has_side_effect() for i in loop.while_condition.instructions)
 
 
 def _sink_constants(loop: HloInstruction) -> HloInstruction | None:

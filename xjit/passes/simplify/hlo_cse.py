@@ -21,8 +21,8 @@ class HloCSE(HloModulePass):
     """Replaces an instruction by an earlier one that computes the same from the same operands.
 
     Constants are equal when they are bitwise (0 is not -0, a NaN equals itself). Never merged: side effects,
-    parameters, collectives, asynchronous halves, different shardings or backend configs, and instructions with control
-    edges unless `ignore_control_dependencies`: then the one that stays takes the edges over.
+    parameters, collectives with a channel, asynchronous halves, different shardings or backend configs, and
+    instructions with control edges unless `ignore_control_dependencies`: then the one that stays takes the edges over.
     """
 
     name = "hlo-cse"
@@ -73,7 +73,7 @@ class HloCSE(HloModulePass):
 
     def _may_merge(self, instruction: HloInstruction, effects: SideEffects) -> bool:
         op = instruction.op
-        if op.name == "parameter" or op.has(Trait.COLLECTIVE) or op.has(Trait.ASYNC):
+        if op.name == "parameter" or op.has(Trait.ASYNC) or (op.has(Trait.COLLECTIVE) and _has_channel(instruction)):
             return False
         if effects.of_instruction(instruction):
             return False
@@ -82,3 +82,7 @@ class HloCSE(HloModulePass):
         if instruction.shape.is_token or (instruction.is_dead() and not instruction.is_root()):
             return False
         return self.should_eliminate is None or self.should_eliminate(instruction)
+
+
+def _has_channel(collective: HloInstruction) -> bool:
+    return getattr(collective.attributes, "channel_id", None) is not None

@@ -21,12 +21,12 @@ from xjit.hlo.attributes.codecs.value_text import (
 )
 from xjit.hlo.diagnostics import did_you_mean
 
-_PAIR = re.compile(rf"[\s,]*+([\w.\-]+)\s*=\s*({ANY_STRING}|\{{[^{{}}]*\}}|[^\s{{}},\"']+)[\s,]*+", re.DOTALL)
+_PAIR = re.compile(rf"[\s,]*+([\w.\-]+)=\s*({ANY_STRING}|\{{[^{{}}]*\}}|[^\s{{}},\"']+)[\s,]*+", re.DOTALL)
 _QUOTED = re.compile(ANY_STRING, re.DOTALL)
-_KEY = re.compile(r"\s*([^\s={}\"]+)\s*=\s*", re.DOTALL)
+_KEY = re.compile(r"\s*([^\s={}\"]+)=\s*", re.DOTALL)
 _JSON_TOKEN = re.compile(rf'{STRING}|[{{}}()\[\]"]|[^{{}}()\[\]"]++', re.DOTALL)
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
-_STATISTIC = re.compile(r"visualizing_index\s*=\s*-?\d+|[\w.\-]+\s*=\s*-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+_STATISTIC = re.compile(r"visualizing_index=\s*-?\d+|[\w.\-]+=\s*-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
 _METADATA = {
     **dict.fromkeys(("op_type", "op_name", "source_file"), (unquote, quote)),
     **dict.fromkeys(("source_line", "source_end_line", "source_column", "source_end_column"), (parse_int, str)),

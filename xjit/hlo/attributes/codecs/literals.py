@@ -23,6 +23,7 @@ _SCALAR_TEXT = re.compile(r"[^{}(),]+")
 _UNSIGNED_VIEW = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _SHAPE_PREFIX = re.compile(r"([a-z]\w*\[[^\[\]]*\])\s*")
 _SHAPED_ELEMENT = re.compile(r"\(\s*[a-z]\w*\[[^\[\]]*\]\s*(?:\{[^{}]*\})?\s*[^\s,)]")
+_MISPLACED = re.compile(r"\}\s*+[^\s{},)]|\{(?<=[^\s{},(]\{)|\{(?<=[^\s{},(]\s\{)")  # a number beside a row
 _FLAT_BRACES = re.compile(r"\{[^{}]*\}\s*")
 
 
@@ -82,8 +83,13 @@ def _parse_leaf(text: str, shape: Shape) -> Literal:
             numbers, payloads = _bulk_text(_with_commas(text), kind)
         if not _has_skeleton(numbers, shape):
             raise _mismatch(written, shape)
-    count = shape.num_elements
-    flat = _numbers(numbers, kind, count)
+    try:
+        flat = _numbers(numbers, kind, shape.num_elements)
+    except CodecError:  # `1, ,2 3` has as many commas as it should have
+        again, payloads = _bulk_text(_with_commas(text), kind)
+        if not shape.rank or not _has_skeleton(again, shape):
+            raise
+        flat = _numbers(again, kind, shape.num_elements)
     if payloads:
         flat = _with_payloads(flat, kind, payloads)
     return Literal(shape, flat.reshape(shape.dimensions))
@@ -137,6 +143,8 @@ def _mismatch(text: str, shape: Shape) -> CodecError:
 def _has_skeleton(text: str, shape: Shape) -> bool:
     """Whether brackets and commas are those of an array of that shape."""
     is_complex = shape.element_type.is_complex
+    if shape.rank > 1 and _MISPLACED.search(text):
+        return False
     skeleton = re.sub(r"[^{}(),]+", "", text)
     dims = shape.dimensions
     if 0 in dims:

@@ -39,7 +39,7 @@ _PART = re.compile(
     r"|last_tile_dims=\{(?P<last>[^{}]*)\}|metadata=(?P<metadata>\{.*\}))(?!(?<=\w)[\w=])\s*",
     re.DOTALL,
 )
-_SPACE = re.compile(rf"{ANY_STRING}|\s++(?:<=\s*+)?|<=\s*+", re.DOTALL)
+_SPACE = re.compile(rf"{ANY_STRING}|\s++(?:<=\s*+)?|<?=\s*+", re.DOTALL)
 _OF_LAST_TILES = frozenset({"replicated", "maximal", "manual", "unreduced"})
 
 
@@ -76,9 +76,9 @@ def _single(text: str) -> str:
 
 
 def _without_space(match: re.Match[str]) -> str:
-    """Returns a string as it is, `<=` without what is around it, and one space for others."""
+    """Returns a string as it is, `<=` without what is around it, `=` without what is behind it, else one space."""
     text = match.group()
-    return text if text[0] in "\"'" else "<=" if "<=" in text else " "
+    return text if text[0] in "\"'" else "<=" if "<=" in text else "=" if text[0] == "=" else " "
 
 
 @lru_cache(maxsize=1024)

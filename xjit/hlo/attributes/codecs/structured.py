@@ -25,7 +25,7 @@ from xjit.hlo.attributes.codecs.scalars import (
 )
 from xjit.hlo.attributes.codecs.value_text import Codec, CodecError, inside, shorten, split_list
 
-_WINDOW_FIELD = re.compile(r"\s*,?\s*(\w+)\s*=\s*([\w\-]+)")
+_WINDOW_FIELD = re.compile(r"\s*,?\s*(\w+)=\s*([\w\-]+)")
 _LABELS = re.compile(r"([\w?]+)_([\w?]+)->([\w?]+)")
 _SLICE = re.compile(r"\[\s*(-?\d+)\s*:\s*(-?\d+)\s*(?::\s*(-?\d+)\s*)?\]")
 
@@ -188,16 +188,16 @@ def format_replica_groups(groups: ReplicaGroups) -> str:
 def parse_result_accuracy(text: str) -> str:
     """Checks `{mode=highest}` or `{tolerance={atol=0,rtol=1e-3,ulps=1}}`, and returns it as it is."""
     key, _, value = inside(text).strip().partition("=")
-    if key.strip() == "mode":
+    if key == "mode":
         _ACCURACY_MODE.parse(value.strip())
         return text
-    if key.strip() != "tolerance":
+    if key != "tolerance":
         raise CodecError(f"expected mode= or tolerance=, found '{shorten(text)}'")
     for item in split_list(inside(value.strip())):
         name, _, number = item.partition("=")
-        if name.strip() not in _TOLERANCES:
+        if name not in _TOLERANCES:
             raise CodecError(f"expected atol=, rtol= or ulps=, found '{shorten(item)}'")
-        if not _TOLERANCES[name.strip()](number.strip()) >= 0:
+        if not _TOLERANCES[name](number.strip()) >= 0:
             raise CodecError(f"a tolerance cannot be negative: '{shorten(item)}'")
     return text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xjit.hlo import HloInstruction
+from xjit.hlo import HloInstruction, Literal
 from xjit.hlo import attributes as at
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
@@ -12,6 +12,7 @@ from xjit.passes.simplify.algebra.constants import (
     compute,
     constant,
     folded,
+    has_several_values,
     is_constant_like,
     is_number,
     is_zero,
@@ -90,6 +91,29 @@ def _merged_bias(match: Match, into: Expansion) -> HloInstruction | None:
     return into.make("add", match["x"], into.make("broadcast", total, shape=first.shape, attributes=first.attributes))
 
 
+_ARRAYS = m.op("constant").where(lambda i: i.shape.rank > 0)
+"""Constants of several values."""
+
+
+def _with_arrays(match: Match, into: Expansion) -> HloInstruction | None:
+    """op(op(x, c1), c2) of two arrays of constants, which op combines."""
+    if match["inner"].opcode != match.root.opcode or match["x"].opcode == "constant":
+        return None
+    return into.make(match.root.opcode, match["x"], into.make(match.root.opcode, match["c1"], match["c2"]))
+
+
+def _minus_array(match: Match, into: Expansion) -> HloInstruction | None:
+    c, x = match["c"], match["x"]
+    if is_constant_like(x):
+        return None
+    values = (c if c.opcode == "constant" else c.operand(0)).attributes_as(at.ConstantAttributes).literal.array
+    negated = into.constant(Literal.from_array(compute("negate", values)))
+    if c.opcode == "broadcast":
+        negated = into.make("broadcast", negated, shape=c.shape, attributes=c.attributes)
+    return into.make("add", x, negated)
+
+
+_OF_ARRAYS = m.op("add|multiply", m.op("add|multiply", _X, _ARRAYS.named("c1"), name="inner"), _ARRAYS.named("c2"))
 _BIASED = m.op("add", _X, _bias("first")).one_use()
 
 ADDITION = (
@@ -120,6 +144,10 @@ ADDITION = (
                 m.op("add", _BIASED, _bias("second")).where(is_integer), _merged_bias),
     AlgebraRule("N33x", "add(add(x, broadcast(c1)), broadcast(c2)) = add(x, broadcast(c1 + c2)) of floats",
                 m.op("add", _BIASED, _bias("second")).where(is_float), _merged_bias, _XLA),
+    AlgebraRule("N85", "op(op(x, c1), c2) = op(x, op(c1, c2)) of arrays c1 and c2, op being add or multiply",
+                _OF_ARRAYS.where(is_discrete), _with_arrays),
+    AlgebraRule("N85x", "op(op(x, c1), c2) = op(x, op(c1, c2)) of floats", _OF_ARRAYS.where(is_inexact), _with_arrays,
+                _XLA),
     AlgebraRule("N34", "add(subtract(x, y), y) = x", m.op("add", m.op("subtract", _X, _Y), _Y).where(is_integer),
                 bound("x")),
     AlgebraRule("N34r", "add(subtract(x, y), y) = x of floats",
@@ -151,6 +179,9 @@ SUBTRACTION = (
     AlgebraRule("R4", "subtract(x, c) = add(x, -c)",
                 m.op("subtract", _X.where(lambda i: not is_constant_like(i)), constant("c"))
                 .where(lambda i: not is_pred(i)), make("add", "x", folded("negate", "c"))),
+    AlgebraRule("N86", "subtract(x, c) = add(x, negate(c)) of an array c",
+                m.op("subtract", _X, m.op("constant|broadcast", name="c").where(has_several_values))
+                .where(lambda i: not is_pred(i)), _minus_array),
     AlgebraRule("R10", "negate(negate(x)) = x", m.op("negate", m.op("negate", _X)), bound("x")),
     AlgebraRule("R11", "negate(subtract(x, y)) = subtract(y, x)",
                 m.op("negate", m.op("subtract", _X, _Y)).where(is_integer), make("subtract", "y", "x")),

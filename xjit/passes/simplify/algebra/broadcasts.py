@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from xjit.hlo import HloInstruction, Literal, Shape, Trait
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import OPCODES
+from xjit.ops import build
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
+from xjit.passes.simplify.algebra.constants import splat
 from xjit.passes.simplify.algebra.dimensions import dimensions_of, inverse, kept_dimensions
+from xjit.passes.simplify.algebra.kinds import is_integer, is_real
 from xjit.passes.simplify.algebra.rule import AlgebraRule, filled
 
 
@@ -76,6 +81,36 @@ def _one_value(match: Match, into: Expansion) -> HloInstruction | None:
     return None if value is None else _broadcast_to(into, into.constant(Literal.from_array(value)), ())
 
 
+def _numbers(match: Match, into: Expansion) -> HloInstruction | None:
+    """0, n, 2n, ..: an iota, of integers times n."""
+    root = match.root
+    array = root.attributes_as(at.ConstantAttributes).literal.array
+    if array.size < 2 or array[1] == array[0] or np.signbit(array.astype(np.float64)[0]):
+        return None
+    step = array[1] if is_integer(root) else array.dtype.type(1)
+    if not (array == np.arange(array.size).astype(array.dtype) * step).all():
+        return None
+    line = into.add(HloInstruction.create("iota", root.shape, [], at.IotaAttributes(0)))
+    return line if step == 1 else into.make("multiply", line, splat(into, step, root.shape))
+
+
+def _mixed_radix(match: Match, into: Expansion) -> HloInstruction | None:
+    """reshape(iota) of a line that is cut: the sum of one iota per dimension, each times what lies behind it."""
+    root, behind = match.root, 1
+    total: HloInstruction | None = None
+    for d in reversed(range(root.shape.rank)):
+        size = root.shape.dimensions[d]
+        if size == 1:
+            continue
+        part = into.add(HloInstruction.create("iota", root.shape, [], at.IotaAttributes(d)))
+        if total is None:
+            total = part
+        else:
+            total = into.make("add", total, into.make("multiply", part, into.full(root.shape, behind)))
+        behind *= size
+    return total
+
+
 def _source(operand: HloInstruction) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """The dimensions, and the operand's sizes, of a broadcast that repeats something."""
     if operand.opcode != "broadcast" or operand.operand(0).shape.num_elements >= operand.shape.num_elements:
@@ -89,9 +124,11 @@ def _is_of_broadcasts(instruction: HloInstruction) -> bool:
 
 
 def _sinks(instruction: HloInstruction) -> bool:
-    """Whether all operands are broadcasts in one way, not all of constants; those of arrays must have no other user."""
+    """Whether all operands are broadcasts in one way, or of scalars, not all of constants; those of arrays must have
+    no other user.
+    """
     sources = {_source(o) for o in instruction.operands}
-    if len(sources) != 1 or None in sources or not instruction.is_elementwise():
+    if None in sources or len(sources - {((), ())}) > 1 or not instruction.is_elementwise():
         return False
     if all(o.operand(0).opcode == "constant" for o in instruction.operands):
         return False
@@ -100,11 +137,16 @@ def _sinks(instruction: HloInstruction) -> bool:
 
 def _sunk(match: Match, into: Expansion) -> HloInstruction:
     root = match.root
-    first = root.operand(0)
-    shape = first.operand(0).shape.with_element_type(root.shape.element_type)
-    operands = [o.operand(0) for o in root.operands]
-    small = into.add(HloInstruction.create(root.opcode, shape, operands, root.attributes))
-    return _broadcast_to(into, small, dimensions_of(first))
+    widest = max(root.operands, key=lambda o: o.operand(0).shape.rank)
+    shape = widest.operand(0).shape
+    operands: list[HloInstruction] = []
+    for small in (o.operand(0) for o in root.operands):
+        wide = shape.with_element_type(small.shape.element_type)
+        repeats = small.shape.rank < shape.rank
+        operands.append(into.add(build.broadcast_scalar(small, wide)) if repeats else small)
+    result = shape.with_element_type(root.shape.element_type)
+    computed = into.add(HloInstruction.create(root.opcode, result, operands, root.attributes))
+    return _broadcast_to(into, computed, dimensions_of(widest))
 
 
 _X = m.any("x")
@@ -127,6 +169,12 @@ BROADCASTS = (
                 m.op("iota").where(lambda i: i.shape.num_elements > _iota_size(i) > 1), _flat_iota),
     AlgebraRule("R117", "constant of one value = broadcast(scalar)",
                 m.op("constant").where(lambda i: i.shape.is_array and i.shape.rank > 0), _one_value),
+    AlgebraRule("N88", "constant of 0, n, 2n, .. = multiply(iota, n)",
+                m.op("constant").where(lambda i: i.shape.is_array and i.shape.rank == 1 and is_real(i)), _numbers,
+                option="xla_compatible_fp"),
+    AlgebraRule("N89", "reshape(iota) of a line = the sum of an iota per dimension",
+                m.op("reshape", m.op("iota").where(lambda i: i.shape.rank == 1 and i.shape.num_elements > 1))
+                .where(is_integer), _mixed_radix, option="xla_compatible_fp"),
     AlgebraRule("R105", "op(broadcast(a), broadcast(b)) = broadcast(op(a, b))",
                 m.op(_SUNK).where(_is_of_broadcasts).where(_sinks), _sunk, option="enable_sink_broadcast"),
 )  # fmt: skip

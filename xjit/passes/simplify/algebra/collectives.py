@@ -27,14 +27,21 @@ def _filled_from_scalar(match: Match, into: Expansion) -> HloInstruction | None:
 
 
 def _group_size(all_reduce: HloInstruction) -> int | None:
-    """Returns the number of devices in each group that an all-reduce lists; None if they differ or are not listed."""
+    """Returns the number of devices in each group of an all-reduce; None if they differ or nothing says how many.
+
+    No groups are one of all replicas; a module for one replica does not say how many.
+    """
     attributes = all_reduce.attributes_as(CollectiveAttributes)
     if attributes.channel_id is not None and not attributes.use_global_device_ids:
         return None
     try:
-        sizes = {len(group) for group in expand_groups(all_reduce)}
+        groups = expand_groups(all_reduce)
     except Unsupported:
         return None
+    sizes = {len(group) for group in groups}
+    module = all_reduce.parent.parent if all_reduce.parent is not None else None
+    if not groups and attributes.channel_id is None and module is not None and module.config.replica_count > 1:
+        return module.config.replica_count
     return sizes.pop() if len(sizes) == 1 else None
 
 

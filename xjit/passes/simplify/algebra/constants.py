@@ -151,12 +151,19 @@ def is_constant_like(instruction: HloInstruction) -> bool:
     return m.kind_of(instruction) in ("constant", m.SPLAT)
 
 
+def has_several_values(instruction: HloInstruction) -> bool:
+    """Whether an instruction is an array of constants, or the broadcast of one."""
+    source = instruction.operand(0) if instruction.opcode == "broadcast" else instruction
+    return source.opcode == "constant" and source.shape.rank > 0
+
+
 __all__ = [
     "are_binary_powers",
     "compute",
     "constant",
     "converted_array",
     "folded",
+    "has_several_values",
     "is_constant_like",
     "is_finite",
     "is_greatest",

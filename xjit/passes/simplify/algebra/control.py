@@ -19,9 +19,9 @@ def _element(match: Match, _into: Expansion) -> HloInstruction:
 
 
 def _is_sorted(sort: HloInstruction) -> bool:
-    """Whether there is nothing to sort: at most one element along the dimension."""
-    dimension = sort.attributes_as(at.SortAttributes).sort_dimension
-    return sort.operand(0).shape.dimensions[dimension] <= 1
+    """Whether there is nothing to sort: at most one element along the dimension, or none at all."""
+    dimension, array = sort.attributes_as(at.SortAttributes).sort_dimension, sort.operand(0).shape
+    return array.dimensions[dimension] <= 1 or not array.num_elements
 
 
 def _operands(match: Match, into: Expansion) -> HloInstruction:
@@ -112,16 +112,30 @@ def _applied(match: Match, into: Expansion) -> HloInstruction:
 
 
 def _unread(match: Match, into: Expansion) -> HloInstruction | None:
-    """A barrier of those elements only that something reads."""
-    barrier, elements = match.root, match["elements"]
+    """A barrier of those elements only that something reads; others stay if they are needed without it, too."""
+    barrier, whole = match.root, match["elements"]
     if barrier.is_root() or any(user.opcode != "get-tuple-element" for user in barrier.users):
         return None
-    read = sorted({user.attributes_as(at.GetTupleElementAttributes).index for user in barrier.users})
-    if not read or len(read) == elements.operand_count:
+    read = {user.attributes_as(at.GetTupleElementAttributes).index for user in barrier.users}
+    kept = [i for i in range(len(barrier.shape.tuple_shapes)) if i in read or _stays_alive(whole, i)]
+    if not read or len(kept) == len(barrier.shape.tuple_shapes):
         return None
-    small = into.make("opt-barrier", into.tuple_of(*[elements.operand(i) for i in read]))
-    kept = {index: into.element(small, place) for place, index in enumerate(read)}
-    return into.tuple_of(*[kept.get(i, operand) for i, operand in enumerate(elements.operands)])
+    is_tuple = whole.opcode == "tuple"
+    elements = [whole.operand(i) if is_tuple else into.element(whole, i) for i in range(len(whole.shape.tuple_shapes))]
+    small = into.make("opt-barrier", into.tuple_of(*[elements[i] for i in kept]))
+    for place, i in enumerate(kept):
+        elements[i] = into.element(small, place)
+    return into.tuple_of(*elements)
+
+
+def _stays_alive(whole: HloInstruction, index: int) -> bool:
+    """Whether an element of a barrier's operand is computed even if the barrier does not ask for it; tokens order."""
+    if whole.shape.tuple_shapes[index].element_type is PrimitiveType.TOKEN:
+        return True
+    if whole.opcode != "tuple":
+        return False
+    element = whole.operand(index)
+    return element.user_count > 1 or element.is_root() or element.has_side_effect()
 
 
 def _is_cut_again(cut: HloInstruction) -> bool:
@@ -145,7 +159,7 @@ def _calls(instruction: HloInstruction, target: str) -> bool:
 _X = m.any("x")
 
 CONTROL = (
-    AlgebraRule("R165", "sort(x) of one element = x", m.op("sort").where(_is_sorted), _operands),
+    AlgebraRule("R165", "sort(x) of one element, or of nothing = x", m.op("sort").where(_is_sorted), _operands),
     AlgebraRule("R165b", "sort(sort(x)) = sort(x)", m.op("sort", m.any("x")).where(_is_sorted_again),
                 lambda match, _: match["x"]),
     AlgebraRule("N56", "sort(broadcast(scalar)) = broadcast(scalar)", m.op("sort").where(_sorts_one_value),
@@ -160,7 +174,7 @@ CONTROL = (
     AlgebraRule("R167", "add-dependency(x, after-all()) = x",
                 m.op("add-dependency", _X, m.op("after-all", name="token")), _is_unordered),
     AlgebraRule("N24", "opt-barrier(tuple(x, y)) = tuple(opt-barrier(x), y) where nothing reads y",
-                m.op("opt-barrier", m.op("tuple", name="elements")), _unread),
+                m.op("opt-barrier", m.any("elements").where(lambda i: i.shape.is_tuple)), _unread),
     AlgebraRule("N43", "custom-call SliceToDynamic(PadToStatic(x)) = x",
                 m.op("custom-call").where(_is_cut_again), lambda match, _: match.root.operand(0).operand(0).operand(0)),
     AlgebraRule("R168", "conditional(p, f, f) = call(f)", m.op("conditional").where(_same_branches), _call,

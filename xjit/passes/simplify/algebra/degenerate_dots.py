@@ -77,5 +77,6 @@ DEGENERATE_DOTS = (
     AlgebraRule("R164", "dot with dimensions of size 1 = reshape(dot)", _DOT, _without_ones, Exactness.ORDER,
                 "supports_non_canonical_dots"),
     AlgebraRule("R159x", "dot(matrix, vector) = sum(multiply(matrix, broadcast(vector))) of floats",
-                _DOT.where(_is_with_vector), _sum_of_products, Exactness.XLA, "enable_dot_strength_reduction"),
+                _DOT.where(_is_with_vector), _sum_of_products, Exactness.XLA,
+                "enable_dot_strength_reduction !executing_on_cpu"),
 )  # fmt: skip

@@ -19,6 +19,8 @@ from xjit.passes.framework.match import Match
 from xjit.passes.simplify.algebra.constants import (
     constant,
     folded,
+    has_several_values,
+    is_constant_like,
     is_finite,
     is_number,
     is_zero,
@@ -135,6 +137,17 @@ def _drop_multiple(match: Match, into: Expansion) -> HloInstruction | None:
     return into.make("remainder", match["x"], match["c"]) if bounds[1] + added <= integer_limits(kind)[1] else None
 
 
+def _times_inverses(match: Match, into: Expansion) -> HloInstruction | None:
+    x, c = match["x"], match["c"]
+    if is_constant_like(x):
+        return None
+    source = c.operand(0) if c.opcode == "broadcast" else c
+    inverses = into.make("divide", into.full(source.shape, 1), source)
+    if source is not c:
+        inverses = into.make("broadcast", inverses, shape=c.shape, attributes=c.attributes)
+    return into.make("multiply", x, inverses)
+
+
 _X, _Y, _Z, _C = m.any("x"), m.any("y"), m.any("z"), constant("c")
 _XLA, _REAL = Exactness.XLA, Exactness.REAL
 LESS_THAN = CompareAttributes("LT")
@@ -154,6 +167,9 @@ DIVISION = (
     AlgebraRule("R33", "divide(x, c) = multiply(x, 1/c)",
                 m.op("divide", _X, constant("c", _has_inverse)).where(is_inexact),
                 make("multiply", "x", like(lambda match: _inverse(value_of(match["c"])))), _XLA),
+    AlgebraRule("N87", "divide(x, c) = multiply(x, divide(1, c)) of an array c",
+                m.op("divide", _X, m.op("constant|broadcast", name="c").where(has_several_values)).where(is_inexact),
+                _times_inverses, _XLA),
     AlgebraRule("R34", "divide(x, x) = 1", m.op("divide", _X, _X).where(is_float), filled(1), _REAL),
     AlgebraRule("R35", "divide(divide(x, c1), c2) = divide(x, c1 * c2)",
                 m.op("divide", m.op("divide", _X, constant("c1")), constant("c2")).where(is_integer), _divide_once),

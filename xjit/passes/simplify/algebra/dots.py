@@ -67,7 +67,8 @@ def _zeros(match: Match, into: Expansion) -> HloInstruction:
 
 @m.of_shapes
 def _contracts_nothing(dot: HloInstruction) -> bool:
-    return not dot_of(dot).lhs_contracting_dims and has_one_type(dot)
+    a = dot_of(dot)
+    return not a.lhs_contracting_dims and not a.algorithm and has_one_type(dot)
 
 
 def _product(match: Match, into: Expansion) -> HloInstruction:

@@ -43,6 +43,10 @@ def _is_inside(match: Match, _into: Expansion) -> HloInstruction | None:
     return match["x"] if inside else None
 
 
+def _clamped_before(match: Match, _into: Expansion) -> HloInstruction | None:
+    return match["inner"] if _ordered(value_of(match["low"]), value_of(match["high"])) else None
+
+
 def _already_in(match: Match, _into: Expansion) -> HloInstruction | None:
     return match["inner"] if match["y"] in match["inner"].operands else None
 
@@ -95,6 +99,8 @@ EXTREMA = (
                 _merged_clamp),
     AlgebraRule("N37", "clamp(low, clamp(low, x, high), high) = clamp(low, x, high)",
                 m.op("clamp", m.any("low"), _IN_ORDER, m.any("high")), bound("inner")),
+    AlgebraRule("N82", "maximum(clamp(low, x, high), low) = clamp(low, x, high) of constants in order",
+                m.op("maximum", m.op("clamp", _LOW, _X, _HIGH, name="inner"), m.any("low")), _clamped_before),
     AlgebraRule("R76", "clamp(low, x, high) = x for low <= x <= high",
                 m.op("clamp", m.any("low"), _X, m.any("high")), _is_inside),
 )  # fmt: skip

@@ -23,11 +23,16 @@ def _literal(constant: HloInstruction) -> Any:
 
 def _is_one_value(gather: HloInstruction) -> bool:
     operand = gather.operand(0)
-    return operand.opcode == "broadcast" and operand.operand(0).shape.is_scalar
+    return operand.shape.num_elements == 1 or (operand.opcode == "broadcast" and operand.operand(0).shape.is_scalar)
 
 
 def _value_everywhere(match: Match, into: Expansion) -> HloInstruction:
-    return into.like_source("broadcast", [match["x"].operand(0)], at.DimensionsAttributes(()))
+    x = match["x"]
+    if x.opcode == "broadcast" and x.operand(0).shape.is_scalar:
+        scalar = x.operand(0)
+    else:
+        scalar = into.make("reshape", x, shape=x.shape.with_dimensions(())) if x.shape.rank else x
+    return into.like_source("broadcast", [scalar], at.DimensionsAttributes(()))
 
 
 def _line_of(gather: HloInstruction) -> int | None:
@@ -95,7 +100,13 @@ def _empty(match: Match, into: Expansion) -> HloInstruction:
 
 
 def _scatters_nothing(scatter: HloInstruction) -> bool:
-    return scatter.operand_count == 3 and not scatter.operand(2).shape.num_elements
+    updates = scatter.operands[(scatter.operand_count + 1) // 2 :]
+    return not any(u.shape.num_elements for u in updates)
+
+
+def _as_before(match: Match, into: Expansion) -> HloInstruction:
+    arrays = match.root.operands[: match.root.operand_count // 2]
+    return into.tuple_of(*arrays) if match.root.shape.is_tuple else arrays[0]
 
 
 def _replaces(scatter: HloInstruction) -> bool:
@@ -181,7 +192,7 @@ _GATHER = m.op("gather", _X, _INDICES)
 _PAD = m.op("pad", name="pad").one_use()
 
 GATHERS = (
-    AlgebraRule("R141", "gather(broadcast(scalar)) = broadcast(scalar)",
+    AlgebraRule("R141", "gather(broadcast(scalar) or one element) = broadcast(scalar)",
                 _GATHER.where(_is_one_value), _value_everywhere),
     AlgebraRule("R141b", "gather(x) of nothing = nothing", _GATHER.where(_nothing), _empty),
     AlgebraRule("R141c", "gather(x, constant) of one window = slice(x)", _GATHER, _constant_window),
@@ -193,8 +204,7 @@ GATHERS = (
                 m.op("gather", m.op("reshape", _PAD).one_use(), _INDICES), _of_pad),
     AlgebraRule("N14c", "gather(pad(x, v), pad(i, c)) = pad(gather(x, i), v) along shared batch dimensions",
                 m.op("gather", _PAD, m.op("pad", name="padded")), _of_padded_batch),
-    AlgebraRule("R142", "scatter(x, nothing) = x", m.op("scatter").where(_scatters_nothing),
-                lambda match, _: match.root.operand(0)),
+    AlgebraRule("R142", "scatter(x, nothing) = x", m.op("scatter").where(_scatters_nothing), _as_before),
     AlgebraRule("R142b", "scatter(x, constant, u) of one window = dynamic-update-slice(x, u)",
                 m.op("scatter"), _as_update),
 )  # fmt: skip

@@ -38,10 +38,16 @@ def _is_layout_constraint(call: HloInstruction) -> bool:
 
 
 def _in_one_place(convert: HloInstruction) -> bool:
-    """Whether the bytes of the operand are those of the result, element by element."""
-    result, operand = convert.shape, convert.operand(0).shape
-    tiled = any(s.layout is not None and s.layout.tiles for s in (result, operand))
-    return not tiled and result.same_dimensions(operand) and result.minor_to_major == operand.minor_to_major
+    """Whether the bytes of the operand are those of the result: element by element, or the parts of wider elements
+    side by side.
+    """
+    narrow, wide = sorted((convert.shape, convert.operand(0).shape), key=lambda s: s.rank, reverse=True)
+    if any(s.layout is not None and (s.layout.tiles or s.element_type.bit_width % 8) for s in (narrow, wide)):
+        return False
+    order = list(narrow.minor_to_major)
+    if narrow.rank > wide.rank:
+        return order[0] == wide.rank and tuple(order[1:]) == wide.minor_to_major
+    return narrow.same_dimensions(wide) and narrow.minor_to_major == wide.minor_to_major
 
 
 _SENSITIVE = "is_layout_sensitive"

@@ -57,8 +57,12 @@ def _is_plain(value: HloInstruction, moved: HloInstruction) -> bool:
     shape = value.shape
     tiled = shape.layout is not None and bool(shape.layout.tiles)
     return shape.is_static_array and shape.num_elements > 0 and not tiled and (
-        shape.element_type is moved.shape.element_type
+        shape.element_type is moved.shape.element_type and _space(shape) == _space(moved.shape)
     )  # fmt: skip
+
+
+def _space(shape: Shape) -> int:
+    return shape.layout.memory_space if shape.layout is not None else 0
 
 
 def _stays(chain: Sequence[HloInstruction]) -> bool:

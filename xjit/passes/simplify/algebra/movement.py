@@ -49,6 +49,11 @@ def _moves_only_ones(transpose: HloInstruction) -> bool:
 
 
 @m.of_shapes
+def _is_empty(instruction: HloInstruction) -> bool:
+    return not instruction.shape.num_elements
+
+
+@m.of_shapes
 def _adds_only_ones(broadcast: HloInstruction) -> bool:
     elements = broadcast.shape.num_elements
     in_order = list(broadcast.attributes_as(DimensionsAttributes).dimensions) == sorted(
@@ -89,6 +94,23 @@ def _hoisted(match: Match, into: Expansion) -> HloInstruction | None:
         del order[: len(new)]
     transpose = into.make("transpose", x, attributes=DimensionsAttributes((*ones, *turned)))
     return into.like_source("reshape", [transpose])
+
+
+def _merged_before(match: Match, into: Expansion) -> HloInstruction | None:
+    """reshape(transpose(reshape(x))) where the last reshape merges what was neighbours before: it merges before."""
+    split, moved, root = match["split"].shape.dimensions, match["moved"], match.root
+    order = dimensions_of(moved)
+    if 1 in split or 1 in root.shape.dimensions or not root.shape.num_elements:
+        return None
+    chunks: list[tuple[int, int]] = []  # its first dimension in what was split, and its size
+    for old, new in reshape_groups(moved.shape.dimensions, root.shape.dimensions):
+        first = order[old[0]]
+        if len(new) != 1 or [order[d] for d in old] != [*range(first, first + len(old))]:
+            return None
+        chunks.append((first, root.shape.dimensions[new[0]]))
+    places = sorted(chunks)
+    merged = into.make("reshape", match["x"], shape=root.shape.with_dimensions([n for _, n in places]))
+    return into.like_source("transpose", [merged], DimensionsAttributes(tuple(places.index(c) for c in chunks)))
 
 
 def _computed_before(match: Match, into: Expansion) -> HloInstruction | None:
@@ -164,7 +186,13 @@ MOVEMENT = (
     AlgebraRule("N25", "reshape(transpose(reshape(x))) = reshape(transpose(x)) where what was split stays together",
                 m.op("reshape", m.op("transpose", m.op("reshape", _X, name="split"), name="moved")), _hoisted,
                 option="enable_hoist_transpose_of_reshape"),
-    AlgebraRule("N76", "reshape(rng) = rng", m.op("reshape", m.op("rng", name="rng").one_use()), _drawn),
+    AlgebraRule("N84", "reshape(transpose(reshape(x))) = transpose(reshape(x)) where neighbours are merged",
+                m.op("reshape", m.op("transpose", m.op("reshape", _X, name="split"), name="moved")), _merged_before,
+                option="enable_hoist_transpose_of_reshape"),
+    AlgebraRule("N76", "reshape(rng) = rng, transpose(rng) = rng",
+                m.op("reshape|transpose", m.op("rng", name="rng").one_use()), _drawn),
+    AlgebraRule("N83", "reshape(nothing) = nothing", m.op("reshape", _X).where(_is_empty),
+                lambda match, into: into.full(match.root.shape, 0)),
     AlgebraRule("N77", "reshape(transpose(reshape(x))) = reshape(concatenate(slice(x), ...)) of a few chunks",
                 m.op("reshape", m.op("transpose", m.op("reshape", _X, name="split"), name="moved").one_use()),
                 _as_slices, option="rewrite_reshape_transpose_as_slice_concatenate"),

@@ -71,21 +71,19 @@ def _of_operands(match: Match, into: Expansion) -> HloInstruction | None:
 
 def _of_pad(match: Match, into: Expansion) -> HloInstruction | None:
     """A slice of a pad: padding only, or elements of the operand only."""
-    pad, ranges = match["pad"], ranges_of(match.root)
     moved: list[SliceDimension] = []
-    padding = pad.attributes_as(at.PadAttributes).padding
-    for d, p, size in zip(ranges, padding, match["x"].shape.dimensions, strict=True):
-        last = d.start + (_count(d) - 1) * d.stride
-        end = p.edge_padding_low + size + max(size - 1, 0) * p.interior_padding
-        if last < p.edge_padding_low or d.start >= end:
+    inside = True
+    padding = match["pad"].attributes_as(at.PadAttributes).padding
+    for d, p, size in zip(ranges_of(match.root), padding, match["x"].shape.dimensions, strict=True):
+        step, start = 1 + p.interior_padding, d.start - p.edge_padding_low  # elements of x lie `step` apart
+        last = start + (_count(d) - 1) * d.stride
+        on_elements = not start % step and (not d.stride % step or _count(d) == 1)
+        misses_all = bool(start % step) and not d.stride % step
+        if last < 0 or start > (size - 1) * step or misses_all:
             return into.like_source("broadcast", [match["v"]], at.DimensionsAttributes(()))
-        moved.append(SliceDimension(d.start - p.edge_padding_low, last + 1 - p.edge_padding_low, d.stride))
-    sizes = match["x"].shape.dimensions
-    if any(p.interior_padding for p in padding) or any(
-        d.start < 0 or d.limit > n for d, n in zip(moved, sizes, strict=True)
-    ):
-        return None
-    return cut(into, match["x"], moved)
+        inside &= on_elements and start >= 0 and last <= (size - 1) * step
+        moved.append(SliceDimension(start // step, last // step + 1, max(d.stride // step, 1)))
+    return cut(into, match["x"], moved) if inside else None
 
 
 def _of_broadcast(match: Match, into: Expansion) -> HloInstruction:

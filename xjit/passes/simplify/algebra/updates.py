@@ -76,17 +76,25 @@ def _of_numbers(match: Match, into: Expansion) -> HloInstruction | None:
     first, step = steps
     inside = into.make("clamp", into.full(index.shape, 0), index, into.full(index.shape, last))
     number = into.make("convert", inside, shape=index.shape.with_element_type(kind))
-    if step != 1:
+    if isinstance(step, HloInstruction):
+        number = into.make("multiply", number, step)
+    elif step != 1:
         number = into.make("multiply", number, into.full(number.shape, step))
     if first:
         number = into.make("add", number, into.full(number.shape, first))
     return into.like_source("reshape", [number])
 
 
-def _steps(line: HloInstruction) -> tuple[int, int] | None:
-    """Returns the first of some numbers and the step between them: of an iota, and of integer constants."""
+def _steps(line: HloInstruction) -> tuple[int, int | HloInstruction] | None:
+    """Returns the first of some numbers and the step between them, a number or a scalar: of an iota, of an iota
+    times a scalar, and of integer constants.
+    """
     if line.opcode == "iota":
         return 0, 1
+    if line.opcode == "multiply":
+        scalars = [o.operand(0) for o in line.operands if o.opcode == "broadcast" and o.operand(0).shape.is_scalar]
+        scaled = len(scalars) == 1 and any(o.opcode == "iota" for o in line.operands)
+        return (0, scalars[0]) if scaled else None
     if line.opcode != "constant" or not is_integer(line) or line.shape.num_elements < 2:
         return None
     numbers = [int(n) for n in line.attributes_as(at.ConstantAttributes).literal.array]
@@ -199,7 +207,7 @@ UPDATES = (
                 option="!disable_dynamic_slice_to_slice_conversion"),
     AlgebraRule("R126", "dynamic-slice(broadcast(x)) = broadcast(dynamic-slice(x))", _DS, _of_broadcast),
     AlgebraRule("R127", "dynamic-slice(numbers, i) of one element = first + step * clamp(0, i, last)",
-                m.op("dynamic-slice").where(lambda i: i.operand(0).opcode in ("iota", "constant")), _of_numbers),
+                _DS.where(lambda i: i.operand(0).opcode in ("iota", "constant", "multiply")), _of_numbers),
     AlgebraRule("N13", "dynamic-slice(reshape(x)) = reshape(dynamic-slice(x)) around dimensions of size 1",
                 _DS.where(lambda i: i.operand(0).opcode == "reshape" and i.operand(0).user_count == 1), _of_reshape),
     AlgebraRule("R128", "dynamic-update-slice(x, u) of everything = u",
