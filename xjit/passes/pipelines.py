@@ -156,7 +156,9 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
         *(
             [
                 *simplification(options, residuals=[AttentionResiduals()]),
-                TransposeFolding("factors", "none", can_fold_dot_operand=reads_transposed),
+                TransposeFolding(
+                    dot_operands="factors", convolution_operands="none", can_fold_dot_operand=reads_transposed
+                ),
                 DotStrengthReduction(),
                 ScatterDimensionGrouper(),
                 ScatterParallelizer(),

@@ -24,6 +24,9 @@ WIDE_DOT_SIDE = 512
 MIN_LANES, SHORT_ROW = 4, 32
 """Elements: loops over shorter rows have no lanes along them, and those over longer ones enough."""
 
+MAX_FUSED = 64
+"""Instructions: of what is computed from more, it is not asked how it lies."""
+
 _IN_MEMORY = frozenset({"parameter", "get-tuple-element", "dot", "convolution", "fft", "sort", "custom-call", "while"})
 
 MIN_FOLDED_BYTES = 48 << 10
@@ -66,6 +69,8 @@ def _is_read_as_one(array: HloInstruction) -> bool:
     """Whether all that an array may be computed from in its kernel lies as it does, or is one number."""
     seen, stack = {array}, [array]
     while stack:
+        if len(seen) > MAX_FUSED:
+            return False
         item = stack.pop()
         if item.op.has(Trait.ELEMENTWISE) or item.opcode in ("bitcast", "reshape"):
             found = [o for o in item.operands if o not in seen]
