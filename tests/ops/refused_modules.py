@@ -55,6 +55,7 @@ REFUSED: list[tuple[str, str, str, str]] = [
     ("a start in a tuple", "", "s = f32[4] all-reduce-start(x), to_apply=add ROOT r = (f32[4]) tuple(s)", "s needs one all-reduce-done, found 1: r"),
     ("an asynchronous computation of several instructions", "", "s = ((f32[4]), f32[4], s32[]) async-start(x), calls=two ROOT d = f32[4] async-done(s)", "two must be one instruction, but has t.n and t.r"),
     ("a send that nothing ends", "", "ROOT s = (f32[4], u32[], token[]) send(x, t), channel_id=1", "s needs one send-done or tuple, found 0"),
+    ("a done of a channel that its start has not", "", "s = (f32[4], u32[], token[]) send(x, t) ROOT d = token[] send-done(s), channel_id=2", "channel_id=2, but s uses channel None"),
     ("a done of another channel", "", "s = (f32[4], u32[], token[]) send(x, t), channel_id=1 ROOT d = token[] send-done(s), channel_id=2", "channel_id=2, but s uses channel 1"),
     ("a done of no transfer with the host", "", "s = (f32[4], u32[], token[]) recv(t), channel_id=1, is_host_transfer=true ROOT d = (f32[4], token[]) recv-done(s), channel_id=1", "is_host_transfer differs from that of s"),
     ("a done of a tuple", "", "u = u32[] constant(0) s = (f32[4], u32[], token[]) tuple(x, u, t) ROOT d = token[] send-done(s), channel_id=1", "the operand must be send or get-tuple-element, but s is tuple"),

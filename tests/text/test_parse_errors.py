@@ -352,6 +352,18 @@ def test_what_stands_right_before_an_equals_sign() -> None:
         assert message in caught.value.message and caught.value.column == column
 
 
+@pytest.mark.parametrize("layout", ["{0:T(8 8)}", "{0:T(8)S(1 1)}", "{0:E(3 2)}"])
+def test_two_numbers_without_a_comma_in_a_layout(layout: str) -> None:
+    parse_hlo("HloModule m\nENTRY e { p = f32[4]{0: T ( 8 ) S( 1 ) } parameter(0) }")
+    with pytest.raises(HloParseError, match="expected an integer"):
+        parse_hlo(f"HloModule m\nENTRY e {{ p = f32[4]{layout} parameter(0) }}")
+
+
+def test_number_beside_elements() -> None:
+    with pytest.raises(HloParseError, match="expected 2 values nested as"):
+        parse_hlo("HloModule m\nENTRY e { ROOT c = f32[2] constant({1, }2) }")
+
+
 @pytest.mark.parametrize("values", ["{1{}, {2}}", "{{1}, 2{}}", "{{1} 2, {}}", "{1 {}, {2}}"])
 def test_number_beside_a_row(values: str) -> None:
     with pytest.raises(HloParseError, match="expected 2 values nested as"):

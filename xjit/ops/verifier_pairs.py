@@ -157,7 +157,7 @@ def _check_end(done: HloInstruction, attributes: at.ChannelAttributes) -> None:
     if start.opcode == "get-tuple-element":
         return
     begun = start.attributes_as(at.ChannelAttributes)
-    if begun.channel_id is not None and begun.channel_id != attributes.channel_id:
+    if begun.channel_id != attributes.channel_id:
         raise wrong(done, f"channel_id={attributes.channel_id}, but {start.name} uses channel {begun.channel_id}")
     if begun.channel_id is not None and begun.is_host_transfer != attributes.is_host_transfer:
         raise wrong(done, f"is_host_transfer differs from that of {start.name}")

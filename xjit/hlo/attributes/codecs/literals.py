@@ -143,7 +143,7 @@ def _mismatch(text: str, shape: Shape) -> CodecError:
 def _has_skeleton(text: str, shape: Shape) -> bool:
     """Whether brackets and commas are those of an array of that shape."""
     is_complex = shape.element_type.is_complex
-    if shape.rank > 1 and _MISPLACED.search(text):
+    if shape.rank and _MISPLACED.search(text):
         return False
     skeleton = re.sub(r"[^{}(),]+", "", text)
     dims = shape.dimensions

@@ -27,6 +27,7 @@ _LEAF = re.compile(rf"\s*([a-z]\w*)\s*\[([^\[\]]*)\]\s*({_LAYOUT})?\s*")
 _OPENING = re.compile(r"\s*(b\s*)?\(\s*")
 _PUNCTUATION = re.compile(r"\s*([(),])\s*")
 _SUFFIX = re.compile(r"(SC|[A-Z#*])((?:\((?:[^()]|\([^()]*\))*\))+)")
+_LOOSE_SPACE = re.compile(r"\s+(?!\w)|(?<!\w)\s+")  # not that between two numbers
 _LAST_COMMA = re.compile(r",(?=\s*\)\s*->)")  # behind the last parameter: XLA takes it there
 _GROUP = re.compile(r"\(((?:[^()]|\([^()]*\))*)\)")
 _CACHE: dict[str, Shape] = {}
@@ -127,7 +128,7 @@ def parse_layout(text: str) -> Layout:
     minor_to_major = tuple(parse_int(item) for item in order.split(",")) if order.strip() else ()
     fields: dict[str, list[str]] = {}
     position = 0
-    suffix = "".join(suffix.split())
+    suffix = _LOOSE_SPACE.sub("", suffix)
     while position < len(suffix):
         match = _SUFFIX.match(suffix, position)
         if match is None or match.group(1) not in _LAYOUT_KEYS or match.group(1) in fields:
