@@ -137,6 +137,12 @@ def test_softmax_with_axes_and_masks(axis: Any, masked: bool) -> None:
         assert not names_of(module) & {"linalg.reduce"}
 
 
+def test_masks_of_softmax_where_numbers_are_wide() -> None:
+    """The numbers that stand for what is masked are converted, each for itself: two selections do the same."""
+    with jax.enable_x64(True):
+        check(lambda x: jax.nn.softmax(x, where=MASK), X, has=SOFTMAX)
+
+
 def test_softmax_over_a_dimension_of_one_element_and_another() -> None:
     check(lambda x: jax.nn.softmax(x, axis=(0, 2)), normal(1, 4, 6), has=SOFTMAX)
 

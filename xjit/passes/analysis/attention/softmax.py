@@ -84,15 +84,20 @@ def find_masked_softmax(space: Space, terms: Place, total: Place, columns: Colum
 
 
 def _masks(space: Space, place: Place, mask: Place, value: Place) -> bool:
-    """Whether a place is -inf where a mask is false, and elsewhere a value, or what that is masked from."""
-    place, value = space.behind(place, _PASSED), space.behind(value, _PASSED)
-    if place.opcode != "select":
-        return False
-    test, inside, outside = (space.operand(place, i) for i in range(3))
+    """Whether a place is -inf where a mask is false, and elsewhere a value, or what that is masked from likewise."""
+    inside = _masked(space, place, mask)
+    return inside is not None and inside in (space.behind(value, _PASSED), _masked(space, value, mask))
+
+
+def _masked(space: Space, place: Place, mask: Place) -> Place | None:
+    """What a place is where a mask is true; None if it is not -inf elsewhere."""
+    place = space.behind(place, _PASSED)
+    parts = [space.operand(place, i) for i in range(3)] if place.opcode == "select" else [None]
+    test, inside, outside = parts if len(parts) == 3 else (None, None, None)
     if test is None or inside is None or outside is None or not _is_constant(space, outside, -np.inf):
-        return False
+        return None
     same = space.behind(test, _PASSED) == space.behind(mask, _PASSED)
-    return same and (value == place or space.behind(inside, _PASSED) == value)
+    return space.behind(inside, _PASSED) if same else None
 
 
 def _operand(space: Space, place: Place, opcode: str, number: int) -> Place | None:
