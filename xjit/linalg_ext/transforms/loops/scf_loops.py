@@ -6,16 +6,13 @@ from xjit.affine import AffineExpr, AffineMap, constant, dim, symbol
 from xjit.linalg_ext.ir import AffineMapAttr, Builder, LinalgError, Operation, Value, constant_value
 from xjit.linalg_ext.rewrite.effects import is_pure
 from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
+from xjit.linalg_ext.transforms.loops.repeat_body import check_factor, repeat_body
 
 __all__ = ["move_invariants_out", "peel", "unroll"]
 
 _DIVISIONS = ("divs", "divu", "rems", "remu", "ceildivs", "ceildivu", "floordivs")
 _MAY_FAIL = frozenset(name for each in _DIVISIONS for name in (f"arith.{each}i", f"index.{each}"))
 """Pure operations that must not run where the program would not have run them."""
-
-
-_MOST_COPIES = 1 << 16
-"""How many copies of its body a loop may be made of: more would only fill the memory."""
 
 
 def _bounds(loop: Operation) -> tuple[Index, Index, int]:
@@ -51,8 +48,7 @@ def _split_at(loop: Operation, split: Index, builder: IndexBuilder) -> Operation
 
 def unroll(loop: Operation, factor: int) -> None:
     """Makes `factor` iterations one; those that are left over run in a loop behind. LinalgError for unknown steps."""
-    if not 1 <= factor <= _MOST_COPIES:
-        raise LinalgError(f"expected a factor of 1 to {_MOST_COPIES}, found {factor}", loop.location)
+    check_factor(loop, factor)
     lower, upper, step = _bounds(loop)
     if factor == 1:
         return
@@ -62,19 +58,7 @@ def unroll(loop: Operation, factor: int) -> None:
     exact = isinstance(lower, int) and isinstance(upper, int) and -(-(upper - lower) // step) % factor == 0
     if not exact:
         _split_at(loop, split, builder)
-    body = loop.body
-    original = body.operations[:-1]
-    yielded = list(body.terminator.operands)
-    variable, *carried = body.arguments
-    values: list[Value] = list(yielded)
-    inside = Builder(body, body.terminator, loop.location)
-    for number in range(1, factor):
-        moved = inside.affine_apply(AffineMap(1, 0, (dim(0) + number * step,)), (variable,))
-        mapping: dict[Value, Value] = {variable: moved, **dict(zip(carried, values))}
-        for op in original:
-            inside.clone(op, mapping)
-        values = [mapping.get(v, v) for v in yielded]
-    body.terminator.set_operands(values)
+    repeat_body(loop, factor, step)
     loop.set_operand(2, builder.value(step * factor))
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from xjit.affine import AffineMap, dim
-from xjit.linalg_ext.ir import AffineMapAttr, Builder, IntegerAttr, LinalgError, Operation, Value
+from xjit.affine import AffineMap
+from xjit.linalg_ext.ir import AffineMapAttr, Builder, IntegerAttr, LinalgError, Operation
+from xjit.linalg_ext.transforms.loops.repeat_body import check_factor, repeat_body
 
 __all__ = ["unroll_affine"]
-
-_MOST_COPIES = 1 << 16
 
 
 def unroll_affine(loop: Operation, factor: int) -> None:
@@ -15,8 +14,7 @@ def unroll_affine(loop: Operation, factor: int) -> None:
 
     LinalgError, with the operation's place, for bounds that are no numbers, and factors that are not in reason.
     """
-    if not 1 <= factor <= _MOST_COPIES:
-        raise LinalgError(f"expected a factor of 1 to {_MOST_COPIES}, found {factor}", loop.location)
+    check_factor(loop, factor)
     lower, upper = (_bound(loop, name) for name in ("lowerBoundMap", "upperBoundMap"))
     step = loop.attributes["step"]
     assert isinstance(step, IntegerAttr)
@@ -26,7 +24,7 @@ def unroll_affine(loop: Operation, factor: int) -> None:
     middle = lower + trips // factor * factor * step.value
     if trips % factor:
         _split_at(loop, middle)
-    _repeat(loop, factor, step.value)
+    repeat_body(loop, factor, step.value)
     loop.attributes["step"] = IntegerAttr(step.value * factor, step.type)
 
 
@@ -46,20 +44,3 @@ def _split_at(loop: Operation, middle: int) -> None:
     loop.replace_all_uses_with(rest.results)
     for number, result in enumerate(loop.results):
         rest.set_operand(number, result)
-
-
-def _repeat(loop: Operation, factor: int, step: int) -> None:
-    """Puts copies of the body behind it, each a step further."""
-    body = loop.body
-    variable, *carried = body.arguments
-    end = body.terminator
-    original, yielded = body.operations[:-1], list(end.operands)
-    values: list[Value] = list(yielded)
-    inside = Builder(body, end, loop.location)
-    for number in range(1, factor):
-        moved = inside.affine_apply(AffineMap(1, 0, (dim(0) + number * step,)), (variable,))
-        mapping: dict[Value, Value] = {variable: moved, **dict(zip(carried, values))}
-        for op in original:
-            inside.clone(op, mapping)
-        values = [mapping.get(v, v) for v in yielded]
-    end.set_operands(values)
