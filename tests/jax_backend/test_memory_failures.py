@@ -46,12 +46,12 @@ hooks = {
 }
 api._address = lambda name: hooks.get(name) or real(name)
 from types import SimpleNamespace
-from xjit.jax_backend import requests, transfers
+from xjit.jax_backend import device_memory, requests
 allocating = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)
 freeing = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 requests._system_malloc, requests._system_free = allocating(hooks["malloc"]), freeing(hooks["free"])
 warm = SimpleNamespace(alloc=allocating(hooks["xjit_scratch_alloc"]), free=freeing(hooks["xjit_scratch_free"]))
-transfers.running_pool = lambda: warm
+device_memory.running_pool = lambda: warm
 import gc
 
 def fails_each_time(function, least):
