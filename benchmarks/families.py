@@ -14,6 +14,7 @@ from gradient_families import GRADIENT_FAMILIES
 from layer_families import LAYER_FAMILIES
 from numeric_families import NUMERIC_FAMILIES
 from shape_families import SHAPE_FAMILIES
+from short_row_families import SHORT_ROW_FAMILIES
 from type_families import TYPE_FAMILIES
 
 
@@ -177,6 +178,7 @@ DRAWS = {
 ALL_FAMILIES = (
     *FAMILIES,
     *GRADIENT_FAMILIES,
+    *SHORT_ROW_FAMILIES,
     *LAYER_FAMILIES,
     *NUMERIC_FAMILIES,
     *SHAPE_FAMILIES,
