@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import xjit
@@ -72,3 +73,34 @@ def test_there_are_about_64_partial_results(dims: tuple[int, ...], reduced: tupl
     assert module is not None
     found = [i for i in module.entry_computation.instructions if i.opcode == "reduce"]
     assert str(found[0].shape).startswith(partial)
+
+
+@pytest.mark.parametrize("rows", [(2, 4096, 64), (2, 2200, 3)])
+def test_a_reduction_in_parts_keeps_the_layout_of_its_result(rows: tuple[int, ...]) -> None:
+    """Those of many columns are cut for threads, those of few by `narrow-reduction-rewriter`."""
+    batch, _, columns = rows
+    text = f"""HloModule m, entry_computation_layout={{(f32{list(rows)}{{2,1,0}})->f32[{batch},{columns}]{{0,1}}}}
+add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
+ENTRY e {{
+  x = f32{list(rows)}{{2,1,0}} parameter(0)
+  z = f32[] constant(0)
+  ROOT r = f32[{batch},{columns}]{{0,1}} reduce(x, z), dimensions={{1}}, to_apply=add
+}}
+"""
+    (x,) = random_inputs(parse_hlo(text))
+    executable = xjit.compile(text, options=xjit.CompileOptions(keep_intermediate_layouts=True))
+    assert len(executable.kernels) == 2
+    compare(executable(x), x.astype(np.float64).sum(1).astype(np.float32), 1e-5, 1e-3, "sums")
+
+
+def test_complex_products_are_not_cut() -> None:
+    """A product with 1 makes a NaN of the imaginary part of an infinity."""
+    text = """HloModule m
+multiply { a = c64[] parameter(0) b = c64[] parameter(1) ROOT c = c64[] multiply(a, b) }
+ENTRY e {
+  x = c64[262144] parameter(0)
+  z = c64[] constant((1, 0))
+  ROOT r = c64[] reduce(x, z), dimensions={0}, to_apply=multiply
+}
+"""
+    assert split(text) is None

@@ -34,7 +34,8 @@ class ScatterDimensionGrouper(OpExpander):
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the result of the scatter of merged windows, or None if there is nothing to merge."""
-        if instruction.operand_count != 3 or not all(o.shape.is_row_major for o in instruction.operands):
+        arrays = (instruction, *instruction.operands)
+        if instruction.operand_count != 3 or not all(array.shape.is_row_major for array in arrays):
             return None
         groups, update_groups = self._groups(instruction)
         operand, indices, updates = instruction.operands
@@ -48,8 +49,8 @@ class ScatterDimensionGrouper(OpExpander):
             scatter_dims_to_operand_dims=_renumbered(groups, a.scatter_dims_to_operand_dims),
             input_batching_dims=_renumbered(groups, a.input_batching_dims),
         )
-        arrays = _merged(into, operand, groups), indices, _merged(into, updates, update_groups)
-        result = into.add(make("scatter", *arrays, attributes=merged, called=[instruction.to_apply]))
+        operands = _merged(into, operand, groups), indices, _merged(into, updates, update_groups)
+        result = into.add(make("scatter", *operands, attributes=merged, called=[instruction.to_apply]))
         return into.add(reshape(result, instruction.shape.dimensions))
 
     def _groups(self, scatter: HloInstruction) -> tuple[Groups, Groups]:

@@ -10,12 +10,11 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from xjit.hlo import HloInstruction, HloModule, PrimitiveType
+from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo.attributes import DimensionsAttributes
-from xjit.ops.build import convert, make_binary_computation, make_constant, make_reduce, reshape
-from xjit.ops.reducers import reduction_identity
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 from xjit.passes.framework.expansion import Expansion
+from xjit.passes.reductions.reduce_parts import reduce_in_parts
 
 MIN_ELEMENTS = 1 << 17
 MAX_RESULTS = 32  # of a reduction that is split in any case
@@ -23,7 +22,6 @@ ENOUGH_UNITS = 8  # a reduction of columns under that many outer results is spli
 MIN_ROWS_PER_PARTIAL = 32  # ... if the partial results are few compared with what is read
 PARTIALS = range(16, 513)  # how many partial results per result are worth having
 WANTED_PARTIALS = 64
-_WIDE = {PrimitiveType.BF16: PrimitiveType.F32, PrimitiveType.F16: PrimitiveType.F32}
 
 
 @dataclass
@@ -100,34 +98,22 @@ def _cut_of(sizes: Sequence[int], reduced: Sequence[int]) -> _Cut | None:
 
 def _split(reduce: HloInstruction) -> bool:
     """Replaces reduce(x) by reduce(partial reduce(reshape(x))) along the most major reduced dimensions."""
-    found = reduction_identity(reduce.to_apply)
     source = reduce.operand(0)
     layout = source.shape.layout
-    if found is None or not source.shape.is_static or not layout or layout.tiles or not layout.is_row_major():
+    if not source.shape.is_static or not layout or layout.tiles or not layout.is_row_major():
         return False
-    sizes = source.shape.dimensions
-    dimensions = sorted(reduce.attributes_as(DimensionsAttributes).dimensions)
+    sizes, dimensions = source.shape.dimensions, sorted(reduce.attributes_as(DimensionsAttributes).dimensions)
     cut = _cut_of(sizes, dimensions)
     if cut is None:
         return False
-    opcode, identity = found
-    kind = _WIDE.get(source.shape.element_type, source.shape.element_type)
-    into = Expansion(reduce)
-    combine = into.embed(make_binary_computation(opcode, kind, f"{opcode}_partial"))
-    add = into.add
-    wide = source if kind is source.shape.element_type else add(convert(source, kind))
     rest = [d for d in dimensions if d not in (*cut.kept, cut.cut)]
     if cut.parts != sizes[cut.cut]:
         own = (cut.parts, sizes[cut.cut] // cut.parts)
-        wide = add(reshape(wide, [*sizes[: cut.cut], *own, *sizes[cut.cut + 1 :]]))
+        sizes = (*sizes[: cut.cut], *own, *sizes[cut.cut + 1 :])
         rest = [cut.cut + 1, *(d + (d > cut.cut) for d in rest)]
-    neutral = add(make_constant(identity, kind))
-    partial = add(make_reduce(wide, neutral, sorted(rest), combine))
-    init = reduce.operand(1)
-    init = init if kind is init.shape.element_type else add(convert(init, kind))
-    last = [d - sum(1 for r in rest if r < d) for d in (*cut.kept, cut.cut)]
-    result = add(make_reduce(partial, init, last, combine))
-    if kind is not reduce.shape.element_type:
-        result = add(convert(result, reduce.shape.element_type))
+    into = Expansion(reduce)
+    result = reduce_in_parts(into, sizes, sorted(rest), [*cut.kept, cut.cut])
+    if result is None:
+        return False
     into.replace_source(result)
     return True

@@ -9,15 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from xjit.hlo import HloInstruction, PrimitiveType
-from xjit.ops.build import convert, make_binary_computation, make_constant, make_reduce, reshape
-from xjit.ops.reducers import reduction_identity
+from xjit.hlo import HloInstruction
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.expansion import Expansion
-from xjit.passes.reductions.reduce_parts import is_row_major, may_rewrite, reduced_dimensions
-
-WIDE: dict[PrimitiveType, PrimitiveType] = {PrimitiveType.BF16: PrimitiveType.F32, PrimitiveType.F16: PrimitiveType.F32}
-"""The types of partial results of narrow floats, which must not be rounded twice."""
+from xjit.passes.reductions.reduce_parts import is_row_major, may_rewrite, reduce_in_parts, reduced_dimensions
 
 
 @dataclass
@@ -37,23 +32,13 @@ class NarrowReductionRewriter(OpExpander):
         """Returns the second reduction, or None."""
         if instruction.operand_count != 2 or not may_rewrite(instruction):
             return None
-        found, array = reduction_identity(instruction.to_apply), instruction.operand(0)
-        side_by_side = self._rows_side_by_side(array, reduced_dimensions(instruction))
-        if found is None or not side_by_side:
+        array, reduced = instruction.operand(0), reduced_dimensions(instruction)
+        side_by_side = self._rows_side_by_side(array, reduced)
+        if not side_by_side:
             return None
-        opcode, identity = found
-        result = instruction.shape.element_type
-        kind = WIDE.get(result, result)
-        combine = into.embed(make_binary_computation(opcode, kind, f"{opcode}_narrow"))
-        cut, sizes = reduced_dimensions(instruction)[-1], array.shape.dimensions
-        rows = reshape(
-            _as(into, array, kind), [*sizes[:cut], sizes[cut] // side_by_side, side_by_side, *sizes[cut + 1 :]]
-        )
-        neutral = into.add(make_constant(identity, kind))
-        partial = into.add(make_reduce(into.add(rows), neutral, reduced_dimensions(instruction), combine))
-        left = cut + 1 - len(reduced_dimensions(instruction))
-        init = _as(into, instruction.operand(1), kind)
-        return _as(into, into.add(make_reduce(partial, init, [left], combine)), result)
+        cut, sizes = reduced[-1], array.shape.dimensions
+        in_rows = [*sizes[:cut], sizes[cut] // side_by_side, side_by_side, *sizes[cut + 1 :]]
+        return reduce_in_parts(into, in_rows, reduced, [cut + 1])
 
     def _rows_side_by_side(self, array: HloInstruction, reduced: list[int]) -> int:
         """How many rows are taken as one; 0 if columns are enough, or rows too few, or none of their divisors fits."""
@@ -66,7 +51,3 @@ class NarrowReductionRewriter(OpExpander):
         fewest = -(-self.min_columns // columns)
         most = min(4 * fewest, math.prod(sizes[d] for d in reduced) // self.min_rows)
         return next((n for n in range(fewest, most + 1) if last % n == 0), 0)
-
-
-def _as(into: Expansion, array: HloInstruction, kind: PrimitiveType) -> HloInstruction:
-    return array if array.shape.element_type is kind else into.add(convert(array, kind))

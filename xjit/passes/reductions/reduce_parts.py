@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from xjit.hlo import HloInstruction, Shape
+from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import ConstantAttributes, DimensionsAttributes
+from xjit.ops.build import convert, make_binary_computation, make_constant, make_reduce, reshape
 from xjit.ops.reducers import reduction_identity
+from xjit.passes.expand.dot_factors import WIDE
 from xjit.passes.framework.base import has_control_dependencies
 from xjit.passes.framework.expansion import Expansion
 
@@ -105,6 +107,38 @@ def sum_in_two_steps(
     partial = Shape.array(array.shape.element_type, [array.shape.dimensions[d] for d in kept]).with_default_layouts()
     inner = reduce_again(into, [array], first, [partial])
     return reduce_again(into, [inner], [kept.index(d) for d in second], [into.source.shape])
+
+
+def reduce_in_parts(
+    into: Expansion, sizes: Sequence[int], first: Sequence[int], second: Sequence[int]
+) -> HloInstruction | None:
+    """The source's reduction of one array, as an array of such `sizes`: of the dimensions `first`, from the reducer's
+    identity, and of `second`, numbered as in that array, from the initial value.
+
+    Partial results of narrow floats are wide, and not rounded twice. None for a reducer without an identity, and for
+    complex products, whose infinities a product with 1 changes.
+    """
+    source = into.source
+    array, found = source.operand(0), reduction_identity(source.to_apply)
+    result = array.shape.element_type
+    if found is None or (found[0] == "multiply" and result.is_complex):
+        return None
+    opcode, identity = found
+    kind = WIDE.get(result, result)
+    combine = into.embed(make_binary_computation(opcode, kind, f"{opcode}_partial"))
+    wide = _as(into, array, kind)
+    wide = wide if wide.shape.dimensions == tuple(sizes) else into.add(reshape(wide, sizes))
+    neutral = into.add(make_constant(identity, kind))
+    partial = into.add(make_reduce(wide, neutral, first, combine))
+    kept = [d for d in range(len(sizes)) if d not in first]
+    left = DimensionsAttributes(tuple(kept.index(d) for d in second))
+    shape = Shape.array(kind, source.shape.dimensions, source.shape.minor_to_major)
+    operands = [partial, _as(into, source.operand(1), kind)]
+    return _as(into, into.add(HloInstruction.create("reduce", shape, operands, left, [combine])), result)
+
+
+def _as(into: Expansion, array: HloInstruction, kind: PrimitiveType) -> HloInstruction:
+    return array if array.shape.element_type is kind else into.add(convert(array, kind))
 
 
 def value_everywhere(array: HloInstruction) -> Any:
