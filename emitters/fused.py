@@ -51,7 +51,7 @@ class FusedIrEmitter:
         self.rows = RowCache(nest)
         self.planned: Mapping[tuple[HloInstruction, Index], Reduction] = {}  # by the schedule of what is emitted
         self.given: dict[tuple[HloInstruction, Index], list[Element]] = {}  # by reductions, and products of tiles
-        self.staged: dict[tuple[HloInstruction, Index], Callable[[], Element]] = {}  # what lies in shared memory
+        self.staged: dict[tuple[HloInstruction, Index], Callable[[int], Element]] = {}  # outputs in shared memory
         self.lanes: LaneLoops = RegisterLanes(nest)
         self._nesting = 0
 
@@ -89,7 +89,7 @@ class FusedIrEmitter:
             return constant_register(instruction.shape.element_type, 0), 0
         staged = self.staged.get((instruction, index))
         if staged is not None:
-            return staged()
+            return staged(output)
         given = self.given.get((instruction, index))
         if given is not None:
             return given[output]

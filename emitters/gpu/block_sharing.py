@@ -209,7 +209,8 @@ class _SharedTile:
         self._arrays = arrays
         self._like = like
 
-    def __call__(self) -> Element:
+    def __call__(self, output: int = 0) -> Element:
+        assert not output, "threads stage arrays"
         nest, place = self._fused.nest, self._tile.place
         assert place is not None
         depth = max(nest.depth_of(dim(v)) for v in self._tile.over)

@@ -53,8 +53,10 @@ def plan_reduction(
     lanes = _lane_range(analysis, instruction, index) if by_lanes else None
     if lanes is not None and reduction_identity(instruction.to_apply) is not None:
         return _by_lanes(analysis, instruction, index, ranges[lanes], min(_width(instruction, target), most_lanes))
-    if lanes is not None and _selects(analysis, instruction, ranges, target):
-        return _select_by_lanes(analysis, instruction, index, ranges[0], target)
+    if lanes is not None and len(ranges) == 1 and selects_index(instruction):
+        width = _lanes_of_row(analysis.table.size(ranges[0]), min(_common_width(instruction, target), most_lanes))
+        if width:
+            return _select_by_lanes(analysis, instruction, index, ranges[0], width)
     written_out = _written_out(analysis, instruction, index, ranges) if vectorised and takes_one else 0
     loops = len(ranges) - written_out
     numbers = (range(i.lower, i.upper + 1) for i in (analysis.table.intervals[p] for p in ranges[loops:]))
@@ -116,11 +118,11 @@ def _width(instruction: HloInstruction, target: Target) -> int:
     return target.vector_width(register_type(PROMOTED.get(kind, kind)))
 
 
-def _selects(analysis: AccessAnalysis, instruction: HloInstruction, ranges: list[int], target: Target) -> bool:
-    """Whether this is a search for the largest or smallest element and its index, in a row that is long enough."""
-    if len(ranges) != 1 or not selects_index(instruction):
-        return False
-    return analysis.table.intervals[ranges[0]].upper + 1 >= 2 * _common_width(instruction, target)
+def _lanes_of_row(size: int, most: int) -> int:
+    """How many lanes a search in a row has, as each has a first element; 0 if the row is too short."""
+    while most > size:
+        most //= 2
+    return most if most >= MIN_VECTOR_RANGE else 0
 
 
 def selects_index(instruction: HloInstruction) -> bool:
@@ -131,10 +133,10 @@ def selects_index(instruction: HloInstruction) -> bool:
 
 
 def _select_by_lanes(
-    analysis: AccessAnalysis, instruction: HloInstruction, index: Index, column: int, target: Target
+    analysis: AccessAnalysis, instruction: HloInstruction, index: Index, column: int, width: int
 ) -> Reduction:
     table = analysis.table
-    width, size = _common_width(instruction, target), table.intervals[column].upper + 1
+    size = table.intervals[column].upper + 1
     chains = _chains(analysis.reduced_accesses(instruction, index), size, width)
     first = table.new_variable(chains * width)
     rest = table.new_variable(size - chains * width, chains * width)

@@ -22,6 +22,7 @@ from xjit.emitters.elemental import (
 from xjit.emitters.loops.loop_levels import VectorVariable
 from xjit.emitters.nested import IrEmitterNested, splat_register, width_of
 from xjit.emitters.planners.reduction import plan_reduction
+from xjit.emitters.reductions.lane_combining import CombinePair
 from xjit.emitters.schedule.statements import Combination, Lanes, Reduction
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
@@ -139,10 +140,8 @@ class Accumulation:
         nest = self.nest
         if nest.vector is not None and any(nest.uses_vector(e) for e in self.index):
             values = [splat_register(nest.builder, v, nest.vector.width) for v in values]
-        if self.plan.combination is Combination.TREE:
+        if self.plan.combination is not Combination.SERIAL:
             return self._by_lanes(values)
-        if self.plan.combination is Combination.SELECT:
-            return self._select_by_lanes(values)
         start = [self._flip(value) for value in values] if self.flipped else values
         found = unflatten(self._loops(flatten(start), start), start)
         return [self._flip(value) for value in found] if self.flipped else found
@@ -155,7 +154,7 @@ class Accumulation:
         rows, lanes = self.fused.rows, self._lanes()
         with rows.recording(self.plan.keeps, lanes.variable) if self.plan.keeps else nullcontext():
             sets = self.lane_sets()
-        return self.completed(values, self.fused.lanes.combine(lanes, sets, self.combined))
+        return self.completed(values, self.fused.lanes.combine(lanes, sets, self.combine_lanes))
 
     def completed(self, start: Values, total: Values) -> list[RegisterValue]:
         """Combines the initial values with what the lanes were combined to."""
@@ -169,8 +168,16 @@ class Accumulation:
         assert isinstance(value, Value)
         return self.nest.builder.fneg(value)
 
+    @property
+    def combine_lanes(self) -> CombinePair:
+        """Combines the accumulators of lanes; which has the lower index matters where a search finds two NaNs."""
+        in_order = self.plan.combination is Combination.SELECT and self.types[0].is_float
+        return self._earlier_first if in_order else self.combined
+
     def lane_sets(self) -> list[list[RegisterValue]]:
         """Returns the accumulators of all lanes: a vector for each chain and input."""
+        if self.plan.combination is Combination.SELECT:
+            return self._selected_sets()
         nest, lanes = self.nest, self._lanes()
         identities = independent_identities(self.instruction.to_apply)
         assert identities is not None
@@ -191,7 +198,7 @@ class Accumulation:
             return lanes.width if lanes.width > 1 else 0
         return vector.width
 
-    def _select_by_lanes(self, values: list[RegisterValue]) -> list[RegisterValue]:
+    def _selected_sets(self) -> list[list[RegisterValue]]:
         """Each lane starts with an element of its own. What lanes found is combined in the order of the indices."""
         nest, fused, lanes = self.nest, self.fused, self._lanes()
         first, width = lanes.first, self._width(lanes)
@@ -207,9 +214,7 @@ class Accumulation:
         for chain in range(lanes.chains):
             start += nest.once(first, fused.lanes.first(lanes, chain), elements, (), variable)
         parts = self._loops(start, start[: self.inputs])
-        found = [list[RegisterValue](parts[i : i + self.inputs]) for i in range(0, len(parts), self.inputs)]
-        best = fused.lanes.combine(lanes, found, self._earlier_first)
-        return self.combined(values, best)
+        return [list[RegisterValue](parts[i : i + self.inputs]) for i in range(0, len(parts), self.inputs)]
 
     def _earlier_first(self, a: Values, b: Values) -> list[RegisterValue]:
         """Combines two (value, index) pairs, the lower index as the first operand."""

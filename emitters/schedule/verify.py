@@ -182,8 +182,8 @@ class _Verifier:
         if tile.over != (variable,) or tile.memory is not Memory.STACK:
             raise self._error(where, f"its tile is not one on the stack over d{variable}")
         width = reduction.lanes.width if reduction.lanes is not None else 0
-        if reduction.combination is not Combination.TREE or width != self._schedule.size(variable):
-            raise self._error(where, f"{self._schedule.size(variable)} rows need as many lanes, and a tree")
+        if reduction.combination is Combination.SERIAL or width != self._schedule.size(variable):
+            raise self._error(where, f"{self._schedule.size(variable)} rows need as many lanes")
         self._reduction(reduction, self._scope | {variable})
 
     def _softmax_step(self, step: SoftmaxStep) -> None:

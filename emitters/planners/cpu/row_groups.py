@@ -13,9 +13,8 @@ from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.loops.iteration_space import IterationSpace
 from xjit.emitters.planners.cpu.nests import merge_outer, reductions_by_level
 from xjit.emitters.planners.cpu.planning import LoopPlanning
-from xjit.emitters.planners.reduction import plan_reduction, range_symbols
+from xjit.emitters.planners.reduction import plan_reduction, range_symbols, selects_index
 from xjit.emitters.schedule.statements import (
-    Combination,
     Loop,
     Memory,
     Part,
@@ -38,7 +37,7 @@ def group_rows(planning: LoopPlanning, space: IterationSpace, width: int) -> lis
     Only the space itself where rows are long, few, or not reduced by lanes, or where the lanes are `width` rows anyway.
     """
     row = _row_loop(planning, space)
-    if width and row == space.loops[-1]:
+    if width and row == space.loops[-1] and not _searches(planning, space):
         return [space]
     lanes = _lanes(planning, space) if row is not None else 0
     if row is None or not lanes or space.size(row) < MIN_GROUPS * lanes:
@@ -84,9 +83,9 @@ def _of_rows(planning: LoopPlanning, statement: Statement, row: int) -> ReduceRo
     if not isinstance(statement, Reduce) or statement.where_needed:
         return None
     reduction = statement.reduction
-    is_tree = reduction.combination is Combination.TREE and reduction.lanes is not None and not reduction.within
-    suits = is_tree and reduction.lanes is not None and reduction.lanes.width == planning.table.size(row)
-    return ReduceRows(reduction, row) if suits else None
+    if reduction.lanes is None or reduction.within or reduction.lanes.width != planning.table.size(row):
+        return None
+    return ReduceRows(reduction, row)
 
 
 def _needed(planning: LoopPlanning, reduction: Reduction) -> Sequence[tuple[HloInstruction, Index]]:
@@ -97,6 +96,12 @@ def _needed(planning: LoopPlanning, reduction: Reduction) -> Sequence[tuple[HloI
 
 def _reductions(planning: LoopPlanning, space: IterationSpace) -> Sequence[tuple[HloInstruction, Index]]:
     return [item for accesses in planning.accesses(space) for item in accesses.reductions]
+
+
+def _searches(planning: LoopPlanning, space: IterationSpace) -> bool:
+    """Whether each reduction searches for an index, which takes long for rows that lie across lanes."""
+    found = _reductions(planning, space)
+    return bool(found) and all(i.opcode == "reduce" and selects_index(i) for i, _ in found)
 
 
 def _uses(planning: LoopPlanning, space: IterationSpace, loop: int) -> bool:
@@ -120,13 +125,13 @@ def _lanes(planning: LoopPlanning, space: IterationSpace) -> int:
     """Lanes that the reductions of a space have, those of wide types; 0 if rows are too long for groups."""
     found: set[int] = set()
     for instruction, index in _reductions(planning, space):
-        if instruction.opcode != "reduce" or instruction.operand_count != 2:
+        if instruction.opcode != "reduce":
             return 0
         ranges = range_symbols(planning.analysis, instruction)
         if math.prod(planning.table.size(e.position) for e in ranges) > MAX_ROW:
             return 0
         reduction = plan_reduction(planning.analysis, instruction, index, False, planning.context.target)
-        if reduction.combination is not Combination.TREE or reduction.lanes is None:
+        if reduction.lanes is None:
             return 0
         found.add(reduction.lanes.width)
     return min(found, default=0)

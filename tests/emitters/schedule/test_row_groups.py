@@ -127,7 +127,7 @@ def test_rows_of_an_array_with_the_rows_minor() -> None:
         ("    tile %r over d1 in stack\n", "", "reduce rows of %r: it has no tile"),
         ("tile %r over d1 in stack", "tile %r over d0 in stack", "its tile is not one on the stack over d1"),
         ("tile %r over d1 in stack", "tile %r over d1 in register", "its tile is not one on the stack over d1"),
-        ("tree over vector(16) x 1", "tree over vector(8) x 1", "16 rows need as many lanes, and a tree"),
+        ("tree over vector(16) x 1", "tree over vector(8) x 1", "16 rows need as many lanes"),
         ("%r[d0 * 16 + d1] tree", "%r[d0 * 16 + d2] tree", "d2 has no value here"),
     ],
 )
@@ -146,13 +146,11 @@ def test_few_rows_long_rows_and_very_short_ones_are_not_grouped(rows: int, colum
     assert not is_grouped(xjit.compile(module(SUM, "f32", rows, columns)))
 
 
-@pytest.mark.parametrize("columns", [5, 9, 16, 31, 32])
-def test_the_largest_of_a_short_row(columns: int) -> None:
-    text = f"""
-larger {{
-  a = f32[] parameter(0)
+SEARCH = """HloModule m
+larger {
+  a = KIND[] parameter(0)
   i = s32[] parameter(1)
-  b = f32[] parameter(2)
+  b = KIND[] parameter(2)
   j = s32[] parameter(3)
   above = pred[] compare(a, b), direction=GT
   nan = pred[] compare(a, a), direction=NE
@@ -161,17 +159,50 @@ larger {{
   before = pred[] compare(i, j), direction=LT
   first = pred[] and(equal, before)
   takes = pred[] or(better, first)
-  value = f32[] select(better, a, b)
+  value = KIND[] select(better, a, b)
   place = s32[] select(takes, i, j)
-  ROOT r = (f32[], s32[]) tuple(value, place)
-}}
-ENTRY main {{
-  x = f32[70,{columns}] parameter(0)
-  i = s32[70,{columns}] iota(), iota_dimension=1
-  low = f32[] constant(-inf)
+  ROOT r = (KIND[], s32[]) tuple(value, place)
+}
+ENTRY main {
+  x = KIND[ROWS,COLUMNS] parameter(0)
+  i = s32[ROWS,COLUMNS] iota(), iota_dimension=1
+  low = KIND[] constant(LOWEST)
   zero = s32[] constant(0)
-  ROOT r = (f32[70], s32[70]) reduce(x, i, low, zero), dimensions={{1}}, to_apply=larger
-}}
+  ROOT r = (KIND[ROWS], s32[ROWS]) reduce(x, i, low, zero), dimensions={1}, to_apply=larger
+}
 """
-    rng = np.random.default_rng(columns)
-    check(text, rng.choice([0.0, -0.0, np.nan, 1.0, 2.0, -np.inf], (70, columns)).astype(np.float32))
+
+
+def search(kind: str, rows: int, columns: int) -> str:
+    element_type = PrimitiveType.from_text(kind)
+    lowest = "-inf" if element_type.is_float else str(np.iinfo(element_type.dtype).min)
+    text = SEARCH.replace("KIND", kind).replace("ROWS", str(rows))
+    return text.replace("COLUMNS", str(columns)).replace("LOWEST", lowest)
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "bf16", "s32", "u8"])
+@pytest.mark.parametrize(("rows", "columns"), [(70, 3), (70, 5), (64, 9), (81, 16), (130, 31), (65, 32), (64, 100)])
+def test_the_largest_of_short_rows(kind: str, rows: int, columns: int) -> None:
+    """With equal elements, zeros of both signs and NaNs, of which the first is found."""
+    text, rng = search(kind, rows, columns), np.random.default_rng(columns)
+    if kind == "f32" and columns >= 16:
+        assert is_grouped(xjit.compile(text))
+    values = [0.0, -0.0, np.nan, 1.0, 2.0, -np.inf] if PrimitiveType.from_text(kind).is_float else [0, 1, 2, 3]
+    check(text, rng.choice(values, (rows, columns)).astype(PrimitiveType.from_text(kind).dtype))
+
+
+SUM_BESIDE = """
+  place = s32[80] get-tuple-element(r), index=1
+  null = f32[] constant(0)
+  s = f32[80] reduce(x, null), dimensions={1}, to_apply=sum
+  ROOT t = (s32[80], f32[80]) tuple(place, s)
+}
+"""
+
+
+def test_the_largest_of_each_row_beside_its_sum() -> None:
+    """The search has fewer lanes than the sum could have."""
+    both = search("f32", 80, 9).replace("ROOT r = (f32[80]", "r = (f32[80]").removesuffix("}\n") + SUM_BESIDE
+    text = module(both.replace("HloModule m", "").replace("larger", "first"), "f32", 80, 9)
+    assert is_grouped(xjit.compile(text))
+    check(text, numbers("f32", 80, 9), rtol=1e-6, atol=1e-6)
