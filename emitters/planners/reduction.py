@@ -57,7 +57,9 @@ def plan_reduction(
         width = _lanes_of_row(analysis.table.size(ranges[0]), min(_common_width(instruction, target), most_lanes))
         if width:
             return _select_by_lanes(analysis, instruction, index, ranges[0], width)
-    written_out = _written_out(analysis, instruction, index, ranges) if vectorised and takes_one else 0
+    written_out = 0
+    if vectorised and (takes_one or instruction.opcode == "convolution"):
+        written_out = _written_out(analysis, instruction, index, ranges)
     loops = len(ranges) - written_out
     numbers = (range(i.lower, i.upper + 1) for i in (analysis.table.intervals[p] for p in ranges[loops:]))
     steps = ((*_symbols(ranges[:loops]), *map(constant, step)) for step in itertools.product(*numbers))

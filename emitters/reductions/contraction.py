@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from xjit.affine import dim
+from xjit.affine import AffineExpr, dim
 from xjit.emitters.access.access_analysis import Index, apply_map, map_conditions
 from xjit.emitters.access.memory import Guard, restrict
 from xjit.emitters.elemental import RegisterValue, constant_register, emit_elementwise, round_to_type
@@ -31,23 +31,32 @@ def emit_contraction(fused: FusedIrEmitter, instruction: HloInstruction, index: 
     with nest.at_depth(depth):
         width = nest.vector.width if nest.vector is not None and any(nest.uses_vector(e) for e in index) else 0
         zero = splat_register(nest.builder, constant_register(kind, 0), width)
-        planned = fused.planned.get((instruction, index))
-        ranges: Sequence[int]
-        if planned is not None:
-            ranges = planned.loops
-        else:
-            indexing = fused.maps.of(instruction)[0][0].indexing
-            ranges = [nest.new_variable(v.bounds.upper - v.bounds.lower + 1) for v in indexing.range_vars]
+        ranges, steps = _ranges_and_steps(fused, instruction, index)
 
-        def step(accumulators: Sequence[Value]) -> Sequence[Value]:
+        def body(accumulators: Sequence[Value]) -> Sequence[Value]:
             total = unflatten(accumulators, [zero])[0]
-            return flatten([_multiply_add(fused, instruction, index, guard, ranges, total, kind)])
+            for symbols in steps:
+                total = _multiply_add(fused, instruction, index, guard, symbols, total, kind)
+            return flatten([total])
 
-        values = nest.loops(ranges, step, flatten([zero]))
+        values = nest.loops(ranges, body, flatten([zero]))
         result = unflatten(values, [zero])[0]
         if declared in PROMOTED:
             result = round_to_type(nest.builder, declared, result)
     return result, depth
+
+
+def _ranges_and_steps(
+    fused: FusedIrEmitter, instruction: HloInstruction, index: Index
+) -> tuple[Sequence[int], Sequence[Sequence[AffineExpr]]]:
+    """The loops around the steps, and the values of the range variables in each step."""
+    planned = fused.planned.get((instruction, index))
+    if planned is not None:
+        return planned.loops, planned.steps
+    indexing = fused.maps.of(instruction)[0][0].indexing
+    sizes = [v.bounds.upper - v.bounds.lower + 1 for v in indexing.range_vars]
+    ranges = [fused.nest.new_variable(size) for size in sizes]
+    return ranges, [[dim(p) for p in ranges]]
 
 
 def _multiply_add(
@@ -55,12 +64,11 @@ def _multiply_add(
     instruction: HloInstruction,
     index: Index,
     guard: Guard,
-    ranges: Sequence[int],
+    symbols: Sequence[AffineExpr],
     total: RegisterValue,
     kind: PrimitiveType,
 ) -> RegisterValue:
     nest = fused.nest
-    symbols = [dim(p) for p in ranges]
     maps = [fused.maps.of(instruction)[i][0] for i in range(2)]
     conditions = map_conditions(maps[0], instruction.shape.dimensions, index, symbols)
     inner = restrict(nest, guard, conditions)
@@ -77,13 +85,22 @@ def _multiply_add(
         convert_register(builder, instruction.operand(i).shape.element_type, kind, fused.splat(e, width))
         for i, e in enumerate(elements)
     ]
-    product = emit_elementwise(builder, "multiply", kind, [kind, kind], factors, at.NO_ATTRIBUTES)
-    added = emit_elementwise(builder, "add", kind, [kind, kind], [total, product], at.NO_ATTRIBUTES)
-    parts = flatten([added])
+    parts = flatten([_sum_with_product(builder, kind, total, factors)])
     for mask in (test.scalar, test.lanes):
         if mask is not None:
             parts = [builder.select(mask, p, t) for p, t in zip(parts, flatten([total]), strict=True)]
     return unflatten(parts, [total])[0]
+
+
+def _sum_with_product(
+    builder: IRBuilder, kind: PrimitiveType, total: RegisterValue, factors: Sequence[RegisterValue]
+) -> RegisterValue:
+    a, b = factors
+    if kind.is_float and builder.target.has_fma and kind.bit_width >= 32:
+        assert isinstance(a, Value) and isinstance(b, Value) and isinstance(total, Value)
+        return builder.fma(a, b, total)
+    product = emit_elementwise(builder, "multiply", kind, [kind, kind], factors, at.NO_ATTRIBUTES)
+    return emit_elementwise(builder, "add", kind, [kind, kind], [total, product], at.NO_ATTRIBUTES)
 
 
 def convert_register(

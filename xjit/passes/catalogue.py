@@ -48,6 +48,7 @@ from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
 from xjit.passes.expand.narrow_convolution_expander import NarrowConvolutionExpander
 from xjit.passes.expand.op_expander_pass import OpExpanderPass
+from xjit.passes.expand.planar_convolution_rewriter import PlanarConvolutionRewriter
 from xjit.passes.expand.ragged_dot_rewriter import RaggedDotRewriter
 from xjit.passes.expand.rng_bit_generator_expander import RngBitGeneratorExpander
 from xjit.passes.expand.rng_expander import RngExpander
@@ -262,6 +263,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     OpExpanderPass,
     OptimizeInputOutputBufferAlias,
     ParallelTaskAssigner,
+    PlanarConvolutionRewriter,
     RaggedDotRewriter,
     RecognizeReduceWindow,
     ReduceDecomposer,

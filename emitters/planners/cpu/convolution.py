@@ -21,6 +21,7 @@ from xjit.emitters.planners.plan import HandWritten, KernelPlan, PlanContext
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.target import Target
+from xjit.passes.analysis.planar_convolutions import suits_planes
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def convolution_work(view: KernelView, target: Target) -> ConvolutionWork | None
     in_memory = all(operand in view.leaves for operand in convolution.operands)
     shape = convolution_shape(convolution) if in_memory else None
     types = gemm_types(convolution)
-    if shape is None or types is None:
+    if shape is None or types is None or (suits_planes(convolution) and _is_of_rows(shape)):
         return None
     if not is_depthwise(shape):
         planes = "highest" not in convolution.attributes_as(at.ConvolutionAttributes).operand_precision
@@ -76,6 +77,21 @@ def convolution_work(view: KernelView, target: Target) -> ConvolutionWork | None
     lhs, rhs = (view.leaves.index(operand) for operand in convolution.operands)
     has_epilogue = view.roots != (convolution,)
     return ConvolutionWork(shape, types, (lhs, rhs), place_of_sums(view, types), has_epilogue)
+
+
+def _is_of_rows(shape: ConvolutionShape) -> bool:
+    """Whether the last spatial dimension lies along memory, and nothing is padded: loops need no masks then.
+
+    `planar-convolution-rewriter` makes convolutions such.
+    """
+    row = shape.spatial[-1]
+    along_memory = row.input_stride == row.output_stride == row.window_stride == 1
+    return along_memory and all(_sees_no_padding(d) for d in shape.spatial)
+
+
+def _sees_no_padding(d: SpatialDimension) -> bool:
+    last = (d.output - 1) * d.window_stride + (d.kernel - 1) * d.window_dilation
+    return d.padding_low == 0 and d.base_dilation == 1 and last < d.input
 
 
 def convolution_shape(convolution: HloInstruction) -> ConvolutionShape | None:

@@ -181,6 +181,8 @@ def _registers(planning: LoopPlanning, space: IterationSpace, width: int) -> int
         return 1
     row = space.loops[-1]
     period = _period(planning, space, width)
+    if period == 1 and any(i.opcode == "convolution" for a in planning.accesses(space) for i, _ in a.reductions):
+        return next((n for n in (REDUCED_REGISTERS, 2) if space.size(row) % (n * width) == 0), 1)
     if period > 1 or space.size(row) < LONG_VECTORS * LONG_REGISTERS * width:
         return period
     accesses = planning.accesses(space)

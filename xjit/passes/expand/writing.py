@@ -72,6 +72,14 @@ class Writer:
         """The operand with permuted dimensions; itself if the order is the same."""
         return operand if list(order) == list(range(len(order))) else self.add(build.transpose(operand, order))
 
+    def permute(self, operand: HloInstruction, order: Sequence[int]) -> HloInstruction:
+        """As `transpose`, by a reshape where only dimensions of one element change places."""
+        sizes = operand.shape.dimensions
+        moved = [d for d in order if sizes[d] != 1]
+        if moved == sorted(moved):
+            return self.reshape(operand, [sizes[d] for d in order])
+        return self.transpose(operand, order)
+
     def convert(self, operand: HloInstruction, kind: PrimitiveType) -> HloInstruction:
         """The operand in another type; itself if it is of that type."""
         if operand.shape.element_type is kind:

@@ -1,0 +1,49 @@
+"""Which convolutions have so few features that vectors are filled by pixels, those of a row of a plane, instead."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from xjit.hlo import HloInstruction, PrimitiveType
+from xjit.hlo.attributes import ConvolutionAttributes, ConvolutionDimensionNumbers
+
+MIN_ROW: Final = 16
+"""Pixels: lanes of a vector."""
+MAX_TERMS: Final = 512
+"""Of one sum: more are dots of few columns, which read an image once."""
+MAX_FEATURES: Final = 4
+"""A quarter of a vector's lanes: a kernel with features in lanes would leave the others idle."""
+MIN_PRODUCTS: Final = 1 << 17
+"""For each feature: of fewer, the time that is gained is not worth that of compiling the loops."""
+
+SUMMED_AS: Final = {
+    **{kind: PrimitiveType.F32 for kind in PrimitiveType if kind.is_float and kind.bit_width < 32},
+    PrimitiveType.S8: PrimitiveType.S16,
+    PrimitiveType.U8: PrimitiveType.U16,
+}
+"""The types in which sums are kept where that is not the type of the result; those of bytes wrap around as two do."""
+
+
+def suits_planes(convolution: HloInstruction) -> bool:
+    """Whether pixels should be lanes, wherever the features are now. Its sizes must be static."""
+    attributes = convolution.attributes_as(ConvolutionAttributes)
+    numbers, windows = attributes.dim_labels, attributes.window.dimensions
+    kinds = {convolution.shape.element_type, *(o.shape.element_type for o in convolution.operands)}
+    if attributes.batch_group_count > 1 or len(kinds) > 1 or not windows or not convolution.shape.num_elements:
+        return False
+    if windows[-1].stride > 1 or any(w.base_dilation > 1 for w in windows):
+        return False
+    features, groups = convolution.shape.dimensions[numbers.output_feature_dimension], attributes.feature_group_count
+    if 1 < groups == features > MAX_FEATURES and not has_features_first(numbers):
+        return False  # features are lanes where each has a channel of its own, and both transposes take their time
+    given = convolution.operand(1).shape.dimensions[numbers.kernel_input_feature_dimension]
+    taps, row = math.prod(w.size for w in windows), convolution.shape.dimensions[numbers.output_spatial_dimensions[-1]]
+    long = row >= MIN_ROW and taps > 1 and given * taps <= MAX_TERMS
+    products = convolution.shape.num_elements // (features // groups) * given * taps
+    return features // groups <= MAX_FEATURES and long and products >= MIN_PRODUCTS
+
+
+def has_features_first(numbers: ConvolutionDimensionNumbers) -> bool:
+    """Whether an image's features are planes."""
+    return numbers.input_feature_dimension < min(numbers.input_spatial_dimensions)
