@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from cases import Arguments, Case, bfloat16, complex_normal, indices, integers, normal, random_key, several
 from family import MATRICES, VECTORS, Family, Sizes, heads, positive_definite, summed, two
+from filter_families import FILTER_FAMILIES
 from gradient_families import GRADIENT_FAMILIES
 from layer_families import LAYER_FAMILIES
 from numeric_families import NUMERIC_FAMILIES
@@ -179,6 +180,7 @@ ALL_FAMILIES = (
     *FAMILIES,
     *GRADIENT_FAMILIES,
     *SHORT_ROW_FAMILIES,
+    *FILTER_FAMILIES,
     *LAYER_FAMILIES,
     *NUMERIC_FAMILIES,
     *SHAPE_FAMILIES,
