@@ -10,6 +10,7 @@ from scipy import special
 from tests.llvm import jit
 from xjit.llvm import Target
 from xjit.llvm import types as ty
+from xjit.llvm import values as va
 from xjit.llvm.math.math_functions import BINARY, UNARY
 from xjit.llvm.math.remainder import remainder
 from xjit.llvm.math.vec import Vec
@@ -203,6 +204,29 @@ def test_binary_accuracy(opcode, type_name, level):
     assert error[worst] <= limit, (x[worst], y[worst], result[worst], exact[worst])
     zero = exact == 0  # and underflows
     np.testing.assert_array_equal(np.signbit(result[zero]), np.signbit(rounded[zero]))
+
+
+@pytest.mark.parametrize("level", jit.host_levels())
+@pytest.mark.parametrize("type_name", TYPES)
+@pytest.mark.parametrize("exponent", [0.5, -0.5, 3.0])
+def test_powers_with_a_constant_exponent(exponent, type_name, level):
+    """A few instructions, which differ from roots at -0 and -inf."""
+    dtype, llvm_type = TYPES[type_name]
+    target = Target.for_features(level)
+    x = samples(dtype, 4096, seed=1)
+    x[:3] = 0.0, -0.0, -np.inf
+    kernel = jit.Kernel(
+        lambda b, x: BINARY["power"](Vec(b, x), Vec(b, va.constant(x.type, exponent))).v,
+        [llvm_type], [llvm_type], target.vector_width(llvm_type), target,
+    )  # fmt: skip
+    assert not kernel.undefined
+    (result,) = kernel([x], [dtype])
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(LONG), LONG(exponent))
+    assert jit.ulp_error(result, exact).max() <= {0.5: 0.5, -0.5: 1.5, 3.0: 1.25}[exponent]
+    known = {0.5: [0, 0, np.inf], -0.5: [np.inf, np.inf, 0], 3.0: [0, -0.0, -np.inf]}[exponent]
+    np.testing.assert_array_equal(result[:3], known)
+    np.testing.assert_array_equal(np.signbit(result[:3]), np.signbit(known))
 
 
 def test_trigonometric_functions_of_huge_and_nearly_critical_arguments():

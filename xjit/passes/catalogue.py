@@ -47,6 +47,7 @@ from xjit.passes.expand.gather_expander import GatherExpander
 from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
 from xjit.passes.expand.narrow_convolution_expander import NarrowConvolutionExpander
+from xjit.passes.expand.narrow_dot_expander import NarrowDotExpander
 from xjit.passes.expand.op_expander_pass import OpExpanderPass
 from xjit.passes.expand.planar_convolution_rewriter import PlanarConvolutionRewriter
 from xjit.passes.expand.ragged_dot_rewriter import RaggedDotRewriter
@@ -259,6 +260,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     MoveCopyToUsers,
     MultiOutputFusion,
     NarrowConvolutionExpander,
+    NarrowDotExpander,
     NarrowReductionRewriter,
     OpExpanderPass,
     OptimizeInputOutputBufferAlias,

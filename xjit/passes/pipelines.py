@@ -33,6 +33,7 @@ from xjit.passes.expand.dot_expander import DotExpander
 from xjit.passes.expand.dot_strength_reduction import DotStrengthReduction
 from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.narrow_convolution_expander import NarrowConvolutionExpander
+from xjit.passes.expand.narrow_dot_expander import NarrowDotExpander
 from xjit.passes.expand.planar_convolution_rewriter import PlanarConvolutionRewriter
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
@@ -161,6 +162,7 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
                 TransposeFolding(
                     dot_operands="factors", convolution_operands="none", can_fold_dot_operand=reads_transposed
                 ),
+                NarrowDotExpander(),
                 DotStrengthReduction(),
                 PlanarConvolutionRewriter(),  # what it pads is not to be folded into a window again
                 ScatterDimensionGrouper(),

@@ -85,7 +85,7 @@ def _is_of_rows(shape: ConvolutionShape) -> bool:
     `planar-convolution-rewriter` makes convolutions such.
     """
     row = shape.spatial[-1]
-    along_memory = row.input_stride == row.output_stride == row.window_stride == 1
+    along_memory = row.input_stride == row.output_stride == 1
     return along_memory and all(_sees_no_padding(d) for d in shape.spatial)
 
 

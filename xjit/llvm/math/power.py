@@ -7,6 +7,7 @@ last place.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 
 from xjit.llvm.math import coefficients as co
 from xjit.llvm.math.exponential import LN2_HIGH_F64, LN2_LOW_F64, LOG2_E, clamp, expm1_reduced, reduce_by_ln2
@@ -68,6 +69,9 @@ def cbrt(x: Vec) -> Vec:
 
 def power(x: Vec, y: Vec) -> Vec:
     """x^y with C's special cases: pow(1, NaN) = pow(NaN, 0) = 1, negative x only with whole y."""
+    known = _KNOWN_EXPONENTS.get(y.v.constant)
+    if known is not None:
+        return known(x)
     magnitude = _power_of_positive_f64(x.abs(), y) if x.is_double else _power_of_positive_f32(x.abs(), y)
     a = x.abs()
     y_is_whole = round_even(y).eq(y)
@@ -83,6 +87,28 @@ def power(x: Vec, y: Vec) -> Vec:
     result = x.const(math.nan).where((x < 0.0) & ~y_is_whole & (a < math.inf) & ~is_zero, result)
     result = (x + y).where(Vec(x.b, x.b.fcmp_unordered("uno", x.v, y.v)), result)
     return x.const(1.0).where(x.eq(1.0) | y.eq(0.0), result)
+
+
+def _to_one_half(x: Vec) -> Vec:
+    """The square root, but inf of -inf, and 0 of -0."""
+    return x.const(math.inf).where(x.eq(-math.inf), sqrt(x).abs())
+
+
+def _to_minus_one_half(x: Vec) -> Vec:
+    """1 / sqrt(x), but 0 of -inf, and inf of -0."""
+    return x.const(0.0).where(x.eq(-math.inf), rsqrt(x).abs())
+
+
+def _cube(x: Vec) -> Vec:
+    return x * (x * x)
+
+
+_KNOWN_EXPONENTS: Mapping[float | None, Callable[[Vec], Vec]] = {
+    0.5: _to_one_half,
+    -0.5: _to_minus_one_half,
+    3.0: _cube,
+}
+"""What takes a few instructions: two roundings at most."""
 
 
 def _power_of_positive_f32(a: Vec, y: Vec) -> Vec:

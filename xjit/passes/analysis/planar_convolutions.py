@@ -14,7 +14,7 @@ MAX_TERMS: Final = 512
 """Of one sum: more are dots of few columns, which read an image once."""
 MAX_FEATURES: Final = 4
 """A quarter of a vector's lanes: a kernel with features in lanes would leave the others idle."""
-MIN_PRODUCTS: Final = 1 << 17
+MIN_PRODUCTS: Final = 1 << 14
 """For each feature: of fewer, the time that is gained is not worth that of compiling the loops."""
 
 SUMMED_AS: Final = {
@@ -32,14 +32,14 @@ def suits_planes(convolution: HloInstruction) -> bool:
     kinds = {convolution.shape.element_type, *(o.shape.element_type for o in convolution.operands)}
     if attributes.batch_group_count > 1 or len(kinds) > 1 or not windows or not convolution.shape.num_elements:
         return False
-    if windows[-1].stride > 1 or any(w.base_dilation > 1 for w in windows):
+    if any(w.base_dilation > 1 for w in windows):
         return False
     features, groups = convolution.shape.dimensions[numbers.output_feature_dimension], attributes.feature_group_count
     if 1 < groups == features > MAX_FEATURES and not has_features_first(numbers):
         return False  # features are lanes where each has a channel of its own, and both transposes take their time
     given = convolution.operand(1).shape.dimensions[numbers.kernel_input_feature_dimension]
     taps, row = math.prod(w.size for w in windows), convolution.shape.dimensions[numbers.output_spatial_dimensions[-1]]
-    long = row >= MIN_ROW and taps > 1 and given * taps <= MAX_TERMS
+    long = row >= MIN_ROW and given * taps <= MAX_TERMS
     products = convolution.shape.num_elements // (features // groups) * given * taps
     return features // groups <= MAX_FEATURES and long and products >= MIN_PRODUCTS
 

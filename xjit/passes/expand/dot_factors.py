@@ -34,3 +34,14 @@ def spread(
         return operand
     shape = Shape.array(kind, sizes)
     return into.add(build.broadcast(operand, shape, sorted(places.values())))
+
+
+def sum_type(dot: HloInstruction) -> PrimitiveType | None:
+    """Returns what products are added up in, which holds the operands' numbers as they are; None if there is no such type."""
+    kinds: Sequence[PrimitiveType] = [i.shape.element_type for i in (*dot.operands, dot)]
+    if all(kind.is_float for kind in kinds):
+        return max((WIDE.get(kind, kind) for kind in kinds), key=lambda kind: kind.bit_width)
+    *operands, result = kinds
+    if all(k.is_integer and k.bit_width + (result.is_signed and not k.is_signed) <= result.bit_width for k in kinds):
+        return result if result.is_signed or not any(k.is_signed for k in operands) else None
+    return result if len(set(kinds)) == 1 else None

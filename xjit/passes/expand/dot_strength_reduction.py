@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo.attributes import DotAttributes
 from xjit.ops import build
-from xjit.passes.expand.dot_factors import WIDE, spread
+from xjit.passes.expand.dot_factors import spread, sum_type
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.expansion import Expansion
 
@@ -58,7 +58,7 @@ class DotStrengthReduction(OpExpander):
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the same product; None for one that is multiplied as it is."""
-        kind, product = _sum_type(instruction), _Product(instruction)
+        kind, product = sum_type(instruction), _Product(instruction)
         if kind is None:
             return None
         if product.has_one_term() and not kind.is_integer and not self._is_multiplied(product):
@@ -206,14 +206,3 @@ class _Product:
             rhs_batch_dims=dims[1][0], rhs_contracting_dims=dims[1][1],
         )  # fmt: skip
         return into.like_source("dot", operands, attributes)
-
-
-def _sum_type(dot: HloInstruction) -> PrimitiveType | None:
-    """What products are added up in, which holds the operands' numbers as they are; None if there is no such type."""
-    kinds: Sequence[PrimitiveType] = [i.shape.element_type for i in (*dot.operands, dot)]
-    if all(kind.is_float for kind in kinds):
-        return max((WIDE.get(kind, kind) for kind in kinds), key=lambda kind: kind.bit_width)
-    *operands, result = kinds
-    if all(k.is_integer and k.bit_width + (result.is_signed and not k.is_signed) <= result.bit_width for k in kinds):
-        return result if result.is_signed or not any(k.is_signed for k in operands) else None
-    return result if len(set(kinds)) == 1 else None
