@@ -21,7 +21,7 @@ from xjit.llvm.types import DOUBLE, FLOAT, I32, LLVMType
 
 MIN_PLANE_SIZE = 256  # rows and columns (`gains_by_planes`)
 MIN_PLANE_TERMS = 1024
-SKINNY_K = 256  # terms of a dot product that are worth adding up a vector at a time
+SKINNY_K = 128  # terms of a dot product that are worth adding up a vector at a time
 MAX_ROWS = 8
 """Rows that a vector method takes. All of a chunk of them are packed, and stay in the cache with the piece of the
 matrix at hand.

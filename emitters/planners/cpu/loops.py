@@ -170,7 +170,7 @@ def vector_width(planning: LoopPlanning, space: IterationSpace) -> int:
             reduced = _reduced_elements(planning, reduce)
             # rows shorter than half a vector would leave lanes idle; a search in a row has a first element per lane
             by_lanes = reduction_identity(reduce.to_apply) is not None or reduced >= 2 * planning.lanes
-            if by_lanes and any(e.uses_dim(innermost) for e in index) and 2 * reduced > planning.lanes:
+            if by_lanes and any(e.uses_dim(innermost) for e in index) and reduced > MIN_VECTOR_RANGE:
                 return 0
     return planning.lanes
 

@@ -128,10 +128,11 @@ def _lanes(planning: LoopPlanning, space: IterationSpace) -> int:
         if instruction.opcode != "reduce":
             return 0
         ranges = range_symbols(planning.analysis, instruction)
-        if math.prod(planning.table.size(e.position) for e in ranges) > MAX_ROW:
+        row = math.prod(planning.table.size(e.position) for e in ranges)
+        if row > MAX_ROW:
             return 0
         reduction = plan_reduction(planning.analysis, instruction, index, False, planning.context.target)
         if reduction.lanes is None:
             return 0
-        found.add(reduction.lanes.width)
+        found.add(min(reduction.lanes.width, 1 << (row - 1).bit_length()))
     return min(found, default=0)

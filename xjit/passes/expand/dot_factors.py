@@ -37,7 +37,7 @@ def spread(
 
 
 def sum_type(dot: HloInstruction) -> PrimitiveType | None:
-    """Returns what products are added up in, which holds the operands' numbers as they are; None if there is no such type."""
+    """Returns a type for sums of products that holds the operands' numbers as they are; None if there is none."""
     kinds: Sequence[PrimitiveType] = [i.shape.element_type for i in (*dot.operands, dot)]
     if all(kind.is_float for kind in kinds):
         return max((WIDE.get(kind, kind) for kind in kinds), key=lambda kind: kind.bit_width)

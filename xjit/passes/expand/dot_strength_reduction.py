@@ -23,6 +23,8 @@ from xjit.passes.expand.dot_factors import spread, sum_type
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.expansion import Expansion
 
+SHORT_ROW, MIN_ROWS = 32, 64
+"""Terms of a matrix by a vector that are sums of groups of rows, and how many rows there must be."""
 Label = tuple[str, int]
 """A dimension of a dot: "batch" or "contracted" and its number, or "lhs" or "rhs" and the free dimension of that."""
 
@@ -64,7 +66,7 @@ class DotStrengthReduction(OpExpander):
         if product.has_one_term() and not kind.is_integer and not self._is_multiplied(product):
             return product.as_term(into, kind)
         few = product.is_batch_minor() and product.reuse() < self.min_reuse
-        by_loops = kind.is_integer or kind.is_complex
+        by_loops = kind.is_integer or kind.is_complex or product.has_short_rows()
         if few or product.is_of_vectors() or (by_loops and product.has_vector()):
             return product.as_sum(into, kind)
         if kind.is_complex and product.has_minor_terms():
@@ -109,6 +111,12 @@ class _Product:
     def has_vector(self) -> bool:
         """Whether one operand has a vector in each batch."""
         return 1 in (self._size("lhs"), self._size("rhs"))
+
+    def has_short_rows(self) -> bool:
+        """Whether terms lie side by side in memory, but few: groups of rows are added up faster than one by one."""
+        labels = [label for label in self.labels[self._larger()] if self.sizes[label] > 1]
+        is_row = bool(labels) and labels[-1][0] == "contracted" and self._size("contracted") <= SHORT_ROW
+        return is_row and max(self._size("lhs"), self._size("rhs")) >= MIN_ROWS
 
     def has_one_term(self) -> bool:
         """Whether nothing is added up."""

@@ -19,9 +19,10 @@ from xjit.passes.framework.expansion import Expansion
 MIN_ROWS: Final = 256
 MAX_TERMS: Final = 8
 """Of a sum, and columns of the small matrix."""
-MAX_SMALL: Final = {"terms": 16, "columns": 64, "rows": 9}
-"""Elements of the small matrix, by what lies along memory in the large one: its terms; its rows, that are rows of the
-result; or its rows, that are columns of the result, which products of matrices are good at.
+MAX_SMALL: Final = {"terms": 16, "vector": 4, "columns": 64, "rows": 9}
+"""Elements of the small matrix, by what lies along memory in the large one: its terms, where the small one may be a
+vector; its rows, that are rows of the result; or its rows, that are columns of the result, which products of matrices
+are good at.
 """
 
 
@@ -65,8 +66,8 @@ def _is_narrow(dot: HloInstruction, a: DotAttributes) -> bool:
         return columns * terms <= MAX_SMALL["rows" if large else "columns"]
     small = 1 - large
     transposed = columns > 1 and _minor(dot.operand(small), range(dot.operand(small).shape.rank)) in contracted[small]
-    fits = transposed or dot.shape.element_type.bit_width <= 32  # products of f64 fill shorter vectors
-    return fits and columns * terms <= MAX_SMALL["terms"]
+    fits = transposed or columns == 1 or dot.shape.element_type.bit_width <= 32  # products of f64 fill shorter vectors
+    return fits and columns * terms <= MAX_SMALL["terms" if columns > 1 else "vector"]
 
 
 def _size(dot: HloInstruction, side: int, dimensions: Sequence[int]) -> int:

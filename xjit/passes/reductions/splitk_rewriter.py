@@ -7,6 +7,7 @@ result is the same every time.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from xjit.hlo import HloInstruction
@@ -24,8 +25,8 @@ MAX_PARTS = 64
 class SplitkRewriter(OpExpander):
     """Cuts a contracted dimension into parts, until there are `wanted_blocks` blocks of results.
 
-    That is the one of which most parts can be made. Each part keeps at least `min_steps` products. What does not divide
-    into equal parts is left alone.
+    That is the one of which most parts can be made; those that lie next to each other in both operands count as one.
+    Each part keeps at least `min_steps` products. What does not divide into equal parts is left alone.
     """
 
     name = "splitk-rewriter"
@@ -43,21 +44,23 @@ class SplitkRewriter(OpExpander):
         if not pairs or not instruction.shape.num_elements or _is_in_parts(instruction, attributes):
             return None
         products = math.prod(lhs.shape.dimensions[d] for d, _ in pairs)
-        choices = {pair: self._parts(instruction, lhs.shape.dimensions[pair[0]], products) for pair in pairs}
-        left, right = max(choices, key=choices.__getitem__)
-        parts = choices[left, right]
+        runs = _runs(pairs)
+        parts_of = [self._parts(instruction, math.prod(lhs.shape.dimensions[d] for d, _ in r), products) for r in runs]
+        parts = max(parts_of)
         if parts == 1:
             return None
         kind = WIDE.get(instruction.shape.element_type, instruction.shape.element_type)
-        cut = [_cut(into, o, d, parts) for o, d in ((lhs, left), (rhs, right))]
+        run = runs[parts_of.index(parts)]
+        others = [pair for r in runs if r is not run for pair in r]
+        left, right = (_Cut(run[0][side], len(run)) for side in range(2))
         numbers = replace(
             attributes,
-            lhs_batch_dims=(left, *_after(attributes.lhs_batch_dims, left)),
-            rhs_batch_dims=(right, *_after(attributes.rhs_batch_dims, right)),
-            lhs_contracting_dims=tuple(d + (d >= left) for d in attributes.lhs_contracting_dims),
-            rhs_contracting_dims=tuple(d + (d >= right) for d in attributes.rhs_contracting_dims),
+            lhs_batch_dims=(left.first, *left.moved(attributes.lhs_batch_dims)),
+            rhs_batch_dims=(right.first, *right.moved(attributes.rhs_batch_dims)),
+            lhs_contracting_dims=(left.first + 1, *left.moved(d for d, _ in others)),
+            rhs_contracting_dims=(right.first + 1, *right.moved(d for _, d in others)),
         )
-        partial = into.add(build.make_dot(cut[0], cut[1], numbers, kind))
+        partial = into.add(build.make_dot(left.of(lhs, parts, into), right.of(rhs, parts, into), numbers, kind))
         zero = into.add(build.make_constant(0, kind))
         add = into.embed(build.make_binary_computation("add", kind, "add"))
         total = into.add(build.make_reduce(partial, zero, [0], add))
@@ -91,13 +94,30 @@ def _is_in_parts(dot: HloInstruction, attributes: DotAttributes) -> bool:
     )
 
 
-def _cut(into: Expansion, operand: HloInstruction, dimension: int, parts: int) -> HloInstruction:
-    """An operand with one dimension as (part, step)."""
-    sizes = operand.shape.dimensions
-    own = (parts, sizes[dimension] // parts)
-    return into.add(build.reshape(operand, [*sizes[:dimension], *own, *sizes[dimension + 1 :]]))
+def _runs(pairs: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """The pairs of contracted dimensions, those together that are one dimension of both operands in memory."""
+    runs: list[list[tuple[int, int]]] = []
+    for left, right in sorted(pairs):
+        if runs and runs[-1][-1] == (left - 1, right - 1):
+            runs[-1].append((left, right))
+        else:
+            runs.append([(left, right)])
+    return runs
 
 
-def _after(dimensions: tuple[int, ...], cut: int) -> tuple[int, ...]:
-    """Dimensions as they are numbered once one of them has become two."""
-    return tuple(d + (d > cut) for d in dimensions)
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Dimensions from `first` on, `count` of them, as two: part and step."""
+
+    first: int
+    count: int
+
+    def of(self, operand: HloInstruction, parts: int, into: Expansion) -> HloInstruction:
+        """The operand with these dimensions."""
+        sizes, behind = operand.shape.dimensions, self.first + self.count
+        own = (parts, math.prod(sizes[self.first : behind]) // parts)
+        return into.add(build.reshape(operand, [*sizes[: self.first], *own, *sizes[behind:]]))
+
+    def moved(self, dimensions: Iterable[int]) -> tuple[int, ...]:
+        """The numbers of other dimensions then."""
+        return tuple(d + 2 - self.count if d > self.first else d for d in dimensions)
