@@ -25,11 +25,13 @@ from xjit.emitters.loops.variables import known_divisor
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.types import I1, I64, LLVMType, int_type, vector
-from xjit.llvm.values import Value, const_int, const_vector, zero
+from xjit.llvm.values import Value, const_int, const_vector
 
 BUFFER_ALIGNMENT = 16  # bytes: that of every operand and result of a kernel
 SECOND_LEVEL = 2  # the locality of a prefetch that leaves the first-level cache alone
 MAX_WINDOW = 4  # vectors that a load of unevenly spaced elements may span
+MIN_EXACT_BITS = 32
+"""Smaller elements are stored by masks: parts of vectors would be many, and no loop reads them where it writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +268,6 @@ class MemoryAccess:
             self._fetch_next(address, kind, offset, builder)
             if mask is None:
                 return builder.load(wide, address, align=self._alignment(wide, offset))
-            if mask is lanes.mask and lanes.active:
-                return load_first(builder, wide, address, lanes.active)
             return builder.masked_load(wide, address, mask, kind.bits // 8)
         needed = pattern if guard.lanes is None else _needed_lanes(pattern, guard.known)
         if pattern is not None and needed and guard.scalar is None:
@@ -420,8 +420,8 @@ class MemoryAccess:
             address = self._address(pointer, kind, offset, builder)
             if mask is None:
                 builder.store(raw, address, align=self._alignment(raw.type, offset))
-            elif mask is lanes.mask and lanes.active:
-                store_first(builder, raw, address, lanes.active)
+            elif mask is lanes.mask and lanes.active and kind.bits >= MIN_EXACT_BITS:
+                builder.store_first(raw, lanes.active, address, kind.bits // 8)
             else:
                 builder.masked_store(raw, address, mask, align=kind.bits // 8)
             return
@@ -476,21 +476,3 @@ class MemoryAccess:
         varying = [t for t in offset.terms if nest.uses_vector(t[0])]
         start = builder.gep(kind, pointer, nest.index_value(linear_combination(uniform, offset.constant_term)))
         return builder.gep(kind, start, nest.lane_values(linear_combination(varying)))
-
-
-def load_first(builder: IRBuilder, wide: LLVMType, address: Value, count: int) -> Value:
-    """Loads the first lanes of a vector; the others are zeros."""
-    part = builder.load(vector(wide.elem, count), address, align=wide.elem.bits // 8)
-    if count == 1:
-        return builder.insert_element(zero(wide), part, 0)
-    lanes = [min(lane, count) for lane in range(wide.width)]
-    return builder.shuffle_vector(part, zero(part.type), lanes)
-
-
-def store_first(builder: IRBuilder, value: Value, address: Value, count: int) -> None:
-    """Stores the first lanes of a vector.
-
-    Not by a mask: a load of what lies behind these lanes would wait for a masked store to be done.
-    """
-    part = builder.shuffle_vector(value, None, list(range(count)))
-    builder.store(part, address, align=value.type.elem.bits // 8)

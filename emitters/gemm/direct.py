@@ -136,8 +136,8 @@ class DirectEmitter:
                 place, value = builder.offset(row, builder.i64(offset)), sums[i * len(lanes) + number]
                 if mask is None:
                     builder.store(value, place, size)
-                else:
-                    builder.masked_store(value, place, mask, size)
+                else:  # the epilogue reads it soon
+                    builder.store_first(value, lanes[number].count, place, size)
 
     def _load(self, row: Value, offset: int, type: LLVMType, mask: Value | None) -> Value:
         builder, size = self.builder, size_of(type.elem)

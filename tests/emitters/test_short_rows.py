@@ -154,3 +154,23 @@ ENTRY e {
     check(module, options=options)
     code = xjit.compile(module, options=options).as_text("llvm")
     assert "i64> @llvm.masked.gather" in code and "float> @llvm.masked.gather" not in code
+
+
+GATHER = """HloModule m
+ENTRY e {{
+  x = f32[50,{row}] parameter(0)
+  i = s32[300,1] parameter(1)
+  ROOT g = f32[300,{row}] gather(x, i), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}},
+    index_vector_dim=1, slice_sizes={{1,{row}}}
+}}
+"""
+
+
+@pytest.mark.parametrize(("row", "is_whole"), [(3, False), (6, True), (12, True)])
+def test_gathered_rows_are_read_as_a_whole(row: int, is_whole: bool) -> None:
+    """From a few elements on: of several rows in a vector, every element would be gathered by itself."""
+    module = GATHER.format(row=row)
+    rng = np.random.default_rng(0)
+    check(module, rng.normal(size=(50, row)).astype(np.float32), rng.integers(-3, 60, (300, 1)).astype(np.int32))
+    options = xjit.CompileOptions(cpu_level="avx512")
+    assert ("masked.gather" not in str(xjit.compile(module, options=options).as_text("llvm"))) == is_whole

@@ -177,6 +177,13 @@ class IRBuilder(InsertionPoint):
         args = f"{value.typed}, {ptr.type.text} align {align} {ptr.text}, {mask.typed}"
         self.write(f"call void {intrinsic}({args}){_attachments(metadata)}")
 
+    def store_first(self, value: Value, count: int, ptr: Value, align: int) -> None:
+        """Stores the first `count` lanes, in as many pieces as that takes.
+
+        Not by a mask: a load of what lies behind these lanes would wait for a masked store to be done.
+        """
+        self.store(self.shuffle_vector(value, None, list(range(count))), ptr, align)
+
     def masked_gather(
         self,
         type: LLVMType,

@@ -89,6 +89,9 @@ SortPredicate = Callable[[HloInstruction], bool]
 CUBLASLT_WORKSPACE_BYTES = 32 << 20
 """What NVIDIA advises for Hopper. It lies where other temporary values lie at other times."""
 
+VECTOR_BYTES = 64
+"""Of a CPU's vectors, the widest there are."""
+
 MIN_SPLIT_ELEMENTS = 1 << 15
 """Of what is reduced in two steps on CPUs: fewer are reduced before another kernel is compiled."""
 
@@ -342,11 +345,15 @@ def fusion(
         InstructionFusion(into_updates=not for_tiles, cuts_loops=not for_tiles),
         *([RowFusion()] if options.fuse_rows else []),
         # of loop fusions as they are: what softmax or layer norm took in is not an epilogue
-        *([DotOperandFusion(), DotEpilogueFusion(like_dimensions=for_tiles)] if options.fuse_dots else []),
+        *([DotOperandFusion(), _epilogues(for_tiles)] if options.fuse_dots else []),
         MultiOutputFusion(),  # of what is left: no loop here may be a dot's epilogue
         HloCSE(),
         HloDCE(),
     ]
+
+
+def _epilogues(for_tiles: bool) -> DotEpilogueFusion:
+    return DotEpilogueFusion(like_dimensions=True) if for_tiles else DotEpilogueFusion(vector_bytes=VECTOR_BYTES)
 
 
 def attention_on_gpus() -> AttentionFusion:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from xjit.affine import AffineExpr, dim
 from xjit.affine.reshape import delinearize
 from xjit.emitters.access.access_analysis import Index
-from xjit.emitters.access.memory import Buffer, load_first
+from xjit.emitters.access.memory import Buffer
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import round_to_type
 from xjit.emitters.fused import Element, FusedIrEmitter
@@ -34,7 +34,7 @@ from xjit.llvm.builder import IRBuilder
 from xjit.llvm.conversions import is_narrow_float, load_convert
 from xjit.llvm.function import Function
 from xjit.llvm.types import I8, I64, PTR, VOID, vector
-from xjit.llvm.values import Value, const_int
+from xjit.llvm.values import Value, const_int, zero
 
 Buffers = Mapping[HloInstruction, Buffer]
 
@@ -206,7 +206,7 @@ class _EpilogueEmitter:
         if lanes is None or lanes.mask is None:
             value = builder.load(kind, place, align=align)
         else:
-            value = load_first(builder, kind, place, lanes.active)
+            value = builder.masked_load(kind, place, lanes.mask, align, zero(kind))
         element_type = self.hero.shape.element_type
         if is_narrow_float(element_type):  # rounded as elements are, also where the CPU cannot convert f16
             return round_to_type(builder, element_type, value), nest.level.depth

@@ -48,6 +48,7 @@ CHAIN_REGISTERS, CHAIN_OPERATIONS = 4, 48
 """The same of what takes so many operations, as unrolled loops do: one after the other, for most of them."""
 REDUCED_REGISTERS = 4
 """Registers of a vector of reductions: sums wait for each other, and those of one lane are added in order."""
+MIN_GATHERED_ROW = 6
 LONG_VECTORS = 16
 """As many vectors of two registers must be in a row: for fewer elements the code is not worth its compilation."""
 
@@ -103,9 +104,16 @@ def plan_parts(planning: LoopPlanning, parts_of: SpacePlanner | None = None) -> 
             if not any(_is_long(planning, r) for access in planning.accesses(space) for r, _ in access.row_reductions):
                 long = any(_is_long(planning, r) for access in planning.accesses(space) for r, _ in access.reductions)
                 plain = planning.context.parts_of is None and not long
-                space = merge_short_innermost(space, planning.lanes, MAX_PERIOD if plain else 1)
+                if not _gathers_rows(planning, space):
+                    space = merge_short_innermost(space, planning.lanes, MAX_PERIOD if plain else 1)
             parts += parts_of(planning, space)
     return parts
+
+
+def _gathers_rows(planning: LoopPlanning, space: IterationSpace) -> bool:
+    """Whether rows come from places that data tell, and are long enough that each is read as one."""
+    row = space.size(space.loops[-1]) if space.loops else 0
+    return row >= MIN_GATHERED_ROW and any(i.opcode == "gather" for i in planning.view.instructions())
 
 
 def _is_long(planning: LoopPlanning, reduce: HloInstruction) -> bool:

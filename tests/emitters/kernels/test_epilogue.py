@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+import xjit
 from tests.support.kernels import Array, check_units, emit_view, view_of
 from xjit.emitters.kernels.view import KernelView
 from xjit.text.parser import parse_hlo
@@ -205,3 +206,12 @@ def test_convolutions(case: tuple[str, str, str, str]) -> None:
   y = {out} broadcast(z), dimensions={{}}
   ROOT o = {out} maximum(r, y)"""
     check(fusion([source, kernel, f"{kind}[{dims[feature]}]", out], body, out), "convolution")
+
+
+@pytest.mark.parametrize(("columns", "kind", "is_masked"), [(12, "f32", False), (5, "f64", False), (12, "bf16", True)])
+def test_the_last_columns_are_stored_without_masks(columns: int, kind: str, is_masked: bool) -> None:
+    """A load of the next row's sums would wait for a masked store to be done. Smaller elements have sums elsewhere."""
+    text = bias_residual(70, columns, 40, kind)
+    check(text, "gemm")
+    options = xjit.CompileOptions(cpu_level="avx512")
+    assert ("masked.store" in str(xjit.compile(text, options=options).as_text("llvm"))) == is_masked

@@ -23,7 +23,7 @@ from xjit.passes.expand.dot_factors import spread, sum_type
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.expansion import Expansion
 
-SHORT_ROW, MIN_ROWS = 32, 64
+SHORT_ROW, MIN_ROWS = 128, 64
 """Terms of a matrix by a vector that are sums of groups of rows, and how many rows there must be."""
 Label = tuple[str, int]
 """A dimension of a dot: "batch" or "contracted" and its number, or "lhs" or "rhs" and the free dimension of that."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, Shape
 from xjit.hlo import attributes as at
+from xjit.hlo.attributes.opcodes import Trait
 from xjit.indexing.element_reads import ElementReads, is_tiled
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.call_graph import CallGraph
@@ -23,6 +24,8 @@ from xjit.passes.fusion.unit_merging import merge_units
 
 MAX_FUSED_PHASES = 4
 """Parts of a convolution's result that lie between each other; each has the code of the epilogue."""
+MIN_IDLE = 64
+"""Rows that are worth loops of their own."""
 HEROES = frozenset({"convolution", "dot"})
 _FLOATS = frozenset((PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.F64))
 _SMALL_INTEGERS = frozenset((PrimitiveType.S8, PrimitiveType.U8, PrimitiveType.S16))
@@ -42,6 +45,8 @@ class DotEpilogueFusion(HloModulePass):
 
     Results of fewer than `min_elements` elements are left alone: what reads them may be code in line. A fusion has at
     most `max_operands` operands and `max_outputs` results; `like_dimensions`: several results have the same dimensions.
+    Where an epilogue takes vectors of `vector_bytes` from one row, and rows fill them badly, transcendental functions
+    are loops of their own, which take whole vectors of several rows.
     """
 
     name = "dot-epilogue-fusion"
@@ -50,6 +55,7 @@ class DotEpilogueFusion(HloModulePass):
     max_operands: int = 64
     max_outputs: int = 4
     like_dimensions: bool = False
+    vector_bytes: int = 0
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
         """Fuses in every sequential computation; True if something was fused."""
@@ -121,6 +127,8 @@ class DotEpilogueFusion(HloModulePass):
             return False
         if user.shape.num_elements != hero.shape.num_elements or is_tiled(user.shape):
             return False
+        if self.vector_bytes and _leaves_lanes_idle(hero, self.vector_bytes) and _is_transcendental(user):
+            return False
         source = consumer.bitcasts[-1] if consumer.bitcasts else hero
         own = reads.identity(user.shape)
         for operand, ways in zip(user.operands, reads.of(user), strict=True):
@@ -134,6 +142,19 @@ class DotEpilogueFusion(HloModulePass):
             elif not all(reads.is_along(m, operand.shape, user.shape) for m in ways):
                 return False
         return True
+
+
+def _leaves_lanes_idle(hero: HloInstruction, vector_bytes: int) -> bool:
+    """Whether more than a quarter of the lanes of a row's vectors have no element."""
+    lanes = max(1, vector_bytes // hero.shape.element_type.byte_width)
+    sizes = [hero.shape.dimensions[d] for d in hero.shape.minor_to_major]
+    row = next((size for size in sizes if size > 1), 1)
+    return hero.shape.num_elements >= MIN_IDLE * row and 4 * row < 3 * -(-row // lanes) * lanes
+
+
+def _is_transcendental(user: HloInstruction) -> bool:
+    body = user.fused_instructions_computation.instructions if user.opcode == "fusion" else [user]
+    return any(i.op.has(Trait.TRANSCENDENTAL) for i in body)
 
 
 def _has_products(hero: HloInstruction) -> bool:
