@@ -277,8 +277,8 @@ def test_updates_that_read_the_array_are_not_overwritten_before() -> None:
     assert "copy" not in [k.kind for k in xjit.compile(loop).kernels]  # but is updated in place
 
 
-@pytest.mark.parametrize(("columns", "masked"), [(2, False), (3, False), (4, False), (7, True), (8, False), (12, True)])
-def test_short_rows_are_updated_without_masks_where_they_are_a_vector(columns: int, masked: bool) -> None:
+@pytest.mark.parametrize("columns", [2, 3, 4, 7, 8, 12])
+def test_short_rows_are_updated_without_masks(columns: int) -> None:
     module = f"""HloModule m
 add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
 ENTRY e {{
@@ -290,4 +290,4 @@ ENTRY e {{
 }}
 """
     check(module, rtol=1e-5, atol=1e-5)
-    assert ("masked.store" in xjit.compile(module).as_text("llvm")) == masked
+    assert "masked.store" not in xjit.compile(module).as_text("llvm")
