@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from tests.support.kernels import check_units, kernel_text
+import xjit
+from tests.support.kernels import check, check_units, kernel_text
 from tests.support.loop_nests import emit_nest
 from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.llvm.target import Target
@@ -135,3 +137,26 @@ def test_columns_of_several_operands(sizes: tuple[int, ...]) -> None:
   ROOT c = u8[37,{sum(sizes)}]{{1,0}} concatenate({", ".join(f"x{n}" for n in range(len(sizes)))}), dimensions={{1}}
 }}
 """)
+
+
+def test_rows_that_are_read_across_are_reduced_once() -> None:
+    """Tiles would reduce each row once more for each vector of it."""
+    text = """HloModule m
+larger { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] maximum(a, b) }
+ENTRY e {
+  x = f32[100,40] parameter(0)
+  t = f32[40,100] transpose(x), dimensions={1,0}
+  three = f32[] constant(3)
+  threes = f32[40,100] broadcast(three), dimensions={}
+  y = f32[40,100] divide(t, threes)
+  low = f32[] constant(-inf)
+  top = f32[40] reduce(y, low), dimensions={1}, to_apply=larger
+  tops = f32[40,100] broadcast(top), dimensions={0}
+  s = f32[40,100] subtract(y, tops)
+  ROOT r = f32[40,100] exponential(s)
+}
+"""
+    schedule = str(xjit.compile(text).as_text("schedule"))
+    assert "reduce %" in schedule and "transposes" not in schedule
+    assert set(re.findall(r"repeated=(\d+)", schedule)) == {"0"}
+    check(text, np.random.default_rng(0).normal(size=(100, 40)).astype(np.float32), rtol=1e-6)

@@ -23,11 +23,14 @@ def transposed_loop(planning: LoopPlanning, space: IterationSpace, width: int) -
     accesses = planning.accesses(space)
     if sum(a.operations for a in accesses) > MAX_TILED_OPERATIONS:
         return None
+    of_rows = [index for a in accesses for _, index in a.reductions if not any(e.uses_dim(innermost) for e in index)]
     votes: dict[int, int] = {}
     for offset in (o for a in accesses for o in a.offsets):
         if abs(factor_of(offset, innermost) or 0) <= 1:
             continue
         for position in space.loops[:-1]:
+            if any(e.uses_dim(position) for index in of_rows for e in index):
+                continue  # a tile would reduce its rows once more
             if factor_of(offset, position) == 1 and space.size(position) >= width:
                 votes[position] = votes.get(position, 0) + 1
     return max(votes, key=lambda p: votes[p]) if votes else None
