@@ -188,6 +188,14 @@ def test_where_the_extremum_of_other_types_is() -> None:
         np.testing.assert_array_equal(xjit.compile(argmax(kind, 333, init=init))(x), x.argmax(1))
 
 
+@pytest.mark.parametrize(("direction", "init"), [("GT", "false"), ("LT", "true")])
+def test_the_first_truth_is_found_by_lanes(direction: str, init: str) -> None:
+    x = np.random.default_rng(0).random((9, 333)) > 0.99
+    executable = xjit.compile(argmax("pred", 333, direction, init))
+    np.testing.assert_array_equal(executable(x), x.argmax(1) if direction == "GT" else x.argmin(1))
+    assert "select over vector" in executable.as_text("schedule")
+
+
 @pytest.mark.parametrize("kind", ["s32", "u8"])
 def test_extrema_of_integers_and_their_indices_by_lanes(kind: str) -> None:
     """Whose simplified reducers have a maximum where those of floats have a select."""

@@ -229,6 +229,49 @@ def test_powers_with_a_constant_exponent(exponent, type_name, level):
     np.testing.assert_array_equal(np.signbit(result[:3]), np.signbit(known))
 
 
+@pytest.mark.parametrize("level", jit.host_levels())
+@pytest.mark.parametrize("type_name", TYPES)
+def test_powers_of_two(type_name, level):
+    dtype, llvm_type = TYPES[type_name]
+    target = Target.for_features(level)
+    special = [np.inf, -np.inf, np.nan, 0, -0.0, 1e30, -1e30, 0.5]
+    limit = 126 if dtype is np.float32 else 1022
+    y = np.concatenate([np.random.default_rng(0).uniform(-limit, limit + 1, 4088), special]).astype(dtype)
+    y[:40] = np.arange(-20, 20)
+    kernel = jit.Kernel(
+        lambda b, y: BINARY["power"](Vec(b, va.constant(y.type, 2.0)), Vec(b, y)).v,
+        [llvm_type], [llvm_type], target.vector_width(llvm_type), target,
+    )  # fmt: skip
+    assert not kernel.undefined
+    (result,) = kernel([y], [dtype])
+    with np.errstate(all="ignore"):
+        exact = np.power(LONG(2), y.astype(LONG))
+    assert jit.ulp_error(result, exact).max() <= (0.6 if dtype is np.float32 else 1.2)
+    np.testing.assert_array_equal(result[:40], exact[:40].astype(dtype))
+    np.testing.assert_array_equal(result[-8:], np.array([np.inf, 0, np.nan, 1, 1, np.inf, 0, 2**0.5], dtype))
+
+
+@pytest.mark.parametrize("level", jit.host_levels())
+@pytest.mark.parametrize("type_name", TYPES)
+@pytest.mark.parametrize("divisor", [1.0, -4.0, 2.0**100])
+def test_remainders_by_a_constant_power_of_two(divisor, type_name, level):
+    dtype, llvm_type = TYPES[type_name]
+    target = Target.for_features(level)
+    x = samples(dtype, 4096, seed=2)
+    x[:3] = -0.0, -8.0, 7.5
+    kernel = jit.Kernel(
+        lambda b, x: remainder(Vec(b, x), Vec(b, va.constant(x.type, divisor))).v,
+        [llvm_type], [llvm_type], target.vector_width(llvm_type), target,
+    )  # fmt: skip
+    assert not kernel.undefined
+    (result,) = kernel([x], [dtype])
+    with np.errstate(all="ignore"):
+        want = np.fmod(x, dtype(divisor))
+    np.testing.assert_array_equal(result, want)
+    ordinary = ~np.isnan(want)
+    np.testing.assert_array_equal(np.signbit(result[ordinary]), np.signbit(want[ordinary]))
+
+
 def test_trigonometric_functions_of_huge_and_nearly_critical_arguments():
     hard = [
         6381956970095103.0 * 2.0**797,

@@ -83,6 +83,7 @@ def integer_limits(kind: PrimitiveType) -> tuple[int, int]:
 _ORDER_ONLY = frozenset({"parameter", "compare", "select", "and", "or", "not", "tuple", "copy", "maximum", "minimum"})
 _FLOATS = (-np.inf, -1.0, -0.0, 0.0, 2.0, np.inf, np.nan)
 _INTEGERS = (0, 1, 2)
+_TRUTHS = (False, True)
 
 
 def selected_extremum(computation: HloComputation) -> str | None:
@@ -99,9 +100,12 @@ def selected_extremum(computation: HloComputation) -> str | None:
     if any(i.opcode not in _ORDER_ONLY for i in order):
         return None
     kinds = [p.shape.element_type for p in parameters]
-    if kinds[:2] != kinds[2:] or not (kinds[0].is_float or kinds[0].is_integer) or not kinds[1].is_integer:
+    if kinds[:2] != kinds[2:] or not kinds[1].is_integer:
         return None
-    samples = _FLOATS if kinds[0].is_float else _INTEGERS
+    is_truth = kinds[0] is PrimitiveType.PRED
+    if not (kinds[0].is_float or kinds[0].is_integer or is_truth):
+        return None
+    samples = _FLOATS if kinds[0].is_float else _TRUTHS if is_truth else _INTEGERS
     rows = [(a, i, b, j) for a in samples for b in samples for i, j in ((0, 1), (1, 0), (1, 1))]
     rows = [(a, i, b, j) for a, i, b, j in rows if i <= j or a == a or b == b]  # two NaNs come in order
     columns = [np.array(c) for c in zip(*rows, strict=True)]

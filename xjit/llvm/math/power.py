@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from xjit.llvm.math import coefficients as co
-from xjit.llvm.math.exponential import LN2_HIGH_F64, LN2_LOW_F64, LOG2_E, clamp, expm1_reduced, reduce_by_ln2
+from xjit.llvm.math.exponential import LN2, LN2_HIGH_F64, LN2_LOW_F64, LOG2_E, clamp, expm1_reduced, reduce_by_ln2
 from xjit.llvm.math.logarithm import log_of_parts, min_normal, split_exponent
 from xjit.llvm.math.rounding import round_even
 from xjit.llvm.math.vec import (
@@ -72,6 +72,8 @@ def power(x: Vec, y: Vec) -> Vec:
     known = _KNOWN_EXPONENTS.get(y.v.constant)
     if known is not None:
         return known(x)
+    if x.v.constant == 2.0:
+        return _two_to(y)
     magnitude = _power_of_positive_f64(x.abs(), y) if x.is_double else _power_of_positive_f32(x.abs(), y)
     a = x.abs()
     y_is_whole = round_even(y).eq(y)
@@ -87,6 +89,22 @@ def power(x: Vec, y: Vec) -> Vec:
     result = x.const(math.nan).where((x < 0.0) & ~y_is_whole & (a < math.inf) & ~is_zero, result)
     result = (x + y).where(Vec(x.b, x.b.fcmp_unordered("uno", x.v, y.v)), result)
     return x.const(1.0).where(x.eq(1.0) | y.eq(0.0), result)
+
+
+def _two_to(y: Vec) -> Vec:
+    """2^y: exact for whole numbers, as only what is left of them is a power of e."""
+    wide = y if y.is_double else y.to_double()
+    n, n_int = round_to_int(clamp(wide, -1100.0, 1100.0))
+    rest = (wide - n).where(wide.abs() < 1100.0, 0.0 * wide.where(wide.is_nan(), 0.0))
+    if not y.is_double:
+        return scale_by_power_of_two(1.0 + expm1_reduced(rest * LN2), n, n_int).to_float()
+    r, error = two_product(rest, rest.const(LN2))
+    error, q = rest.fma(_LN2_TAIL, error), expm1_reduced(r)
+    return scale_by_power_of_two(1.0 + (q + error.fma(q, error)), n, n_int)
+
+
+_LN2_TAIL = float.fromhex("0x1.abc9e3b39803fp-56")
+"""ln2 less the double next to it."""
 
 
 def _to_one_half(x: Vec) -> Vec:

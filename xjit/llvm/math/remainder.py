@@ -1,7 +1,7 @@
 """The floating-point remainder, C's fmod: exact, with the sign of the dividend.
 
 Long division by shifted divisors, one bit of the quotient at a time: every step is exact. The loop ends with the
-longest lane.
+longest lane. By a constant power of two all of it is: the quotient, its whole part, and what that leaves.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import math
 from collections.abc import Sequence
 
 from xjit.llvm.inline_control_flow import do_while
+from xjit.llvm.math.rounding import truncate
 from xjit.llvm.math.vec import Vec
 from xjit.llvm.values import Value
 
 
 def remainder(x: Vec, y: Vec) -> Vec:
     """x - trunc(x / y) * y, computed exactly; f32 works in f64. NaN for y = 0 and for infinite x; x for infinite y."""
+    divisor = abs(y.v.constant) if y.v.constant is not None else 0.0
+    if 1.0 <= divisor < math.inf and math.frexp(divisor)[0] == 0.5:  # by a smaller one, the quotient could overflow
+        return (x - truncate(x * (1.0 / divisor)) * divisor).copysign(x)
     if not x.is_double:
         return _remainder_f64(x.to_double(), y.to_double()).to_float()
     return _remainder_f64(x, y)
