@@ -135,7 +135,7 @@ def test_bf16(form: str, tolerance: float) -> None:
     compare(function, [*arrays(3, jnp.bfloat16), *more], 1, tolerance)
 
 
-@pytest.mark.parametrize("form", ["dropout", "where", "sink", "off-by-one", "with-sums"])
+@pytest.mark.parametrize("form", ["dropout", "where", "sink", "off-by-one", "with-sums", "masked-after"])
 def test_gradient(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the result: a kernel for it, and one that makes the scores again for the gradients."""
     function, more = FORMS[form]

@@ -63,11 +63,11 @@ class AttentionFusion(AttentionLimits, HloModulePass):
         no_masks: set[HloInstruction] = set()
         if self.weighs:
             for joined in [i for i in computation.instructions if i.opcode in JOINING]:
-                is_there = joined.parent is computation and is_of_products(joined)
+                is_there = joined.parent is computation and self._may_be_scores(joined)
                 changed |= is_there and split_columns(computation, joined)
         exponentials = [i for i in computation.instructions if i.opcode == "exponential"]
         if self.weighs:
-            changed |= share_exponentials([i for i in exponentials if is_of_products(i)])
+            changed |= share_exponentials([i for i in exponentials if self._may_be_scores(i)])
             normalized = [self._normalize(computation, i) for i in exponentials if i.parent is computation]
             changed |= any(normalized)
             exponentials = [i for i in computation.instructions if i.opcode == "exponential"]
@@ -78,10 +78,16 @@ class AttentionFusion(AttentionLimits, HloModulePass):
                 changed |= self._fuse(computation, dot, no_masks)
         return changed
 
+    def _may_be_scores(self, instruction: HloInstruction) -> bool:
+        """Whether an array has as many elements as scores, and is computed from products as they are."""
+        shape = instruction.shape
+        is_large = shape.is_static_array and shape.rank >= 2 and shape.num_elements >= self.scores_per_element
+        return is_large and is_of_products(instruction)
+
     def _normalize(self, computation: HloComputation, exponential: HloInstruction) -> bool:
         """Gives exponentials the form that kernels know, where their products may pay; True if anything changed."""
         dots = [dot for dot in _products_of(exponential) if self._may_pay(dot)]
-        if not dots or not is_of_products(exponential):
+        if not dots or not self._may_be_scores(exponential):
             return False
         made = normalize_exponentials(computation, exponential, columns_of(exponential, dots))
         taken_out = [take_out_row_factors(computation, dot) for dot in _products_of(made or exponential)]

@@ -30,8 +30,8 @@ class RowSum:
 
     Indices are over the dimensions of the exponentials, and one more: the inner one of the product with the values.
     `product` is that product, at an index over the dimensions of the exponentials.
-    `factors` divide where they say so; `negative` factors -1 are an odd number. `masks` are the factors that differ
-    from column to column.
+    `factors` divide where they say so, those that are true or false count as 1 and 0; `negative` factors -1 are an odd
+    number. `masks` are the factors that differ from column to column.
     """
 
     reduce: HloInstruction
@@ -290,7 +290,7 @@ def _row_sum(reduce: HloInstruction, weights: HloInstruction, column: int, softm
     rest = [factor for factor in factors if factor.place not in (own[0], dots[0])]
     over = [factor for factor in rest if _uses(factor.place, dimensions[0])]
     rest = [factor for factor in rest if factor not in over]
-    if any(is_of_products(factor.place.instruction) for factor in over) or any("select" in f.role for f in rest):
+    if any(is_of_products(factor.place.instruction) for factor in over) or any(f.role == "select-not" for f in rest):
         return None
     own_space = Space(weights.shape.dimensions)
     moved_masks = [_moved_factor(own_space, factor, known) for factor in over]
