@@ -39,10 +39,12 @@ from xjit.llvm.values import const_int, constant
 from xjit.passes.analysis.attention.ranges import UNDERFLOW
 
 UNIT_PARAMS = (
-    (PTR, "parameters"), (PTR, "closure"), (PTR, "left_0"), (PTR, "right_0"), (PTR, "left_1"), (PTR, "right_1"),
-    (PTR, "right"), (PTR, "out"), (PTR, "maxima"), (PTR, "totals"), (I64, "batch"), (I64, "first_row"), (I64, "rows"),
+    (PTR, "parameters"), (PTR, "closure"), (PTR, "weigh"), (PTR, "left_0"), (PTR, "right_0"), (PTR, "left_1"),
+    (PTR, "right_1"), (PTR, "right"), (PTR, "out"), (PTR, "maxima"), (PTR, "totals"), (I64, "batch"),
+    (I64, "first_row"), (I64, "rows"),
 )  # fmt: skip
-"""Pointers to left operands, results and statistics are to the first row. `maxima` and `totals` are null, or where the
+"""Closures, null if there is nothing to do: `closure` completes scores, `weigh` what a softmax has made of them.
+Pointers to left operands, results and statistics are to the first row. `maxima` and `totals` are null, or where the
 rows' maxima and sums are wanted; what there is no second tile for is not read.
 """
 STRIP_ROWS = 8
@@ -220,9 +222,10 @@ class _UnitEmitter:
             left = builder.offset(tile.packed_left, builder.mul(strip, row)), row
             panels = tile.packed_right, block.count
             pieces.multiply_strip(left, rows.count, depth, panels, (tile.scores, scores_row), builder.i64(0))
+        scores = self.scores, scores_row
+        where = self.args["batch"], rows.first, rows.count, block.first, block.count
         with builder.when(has_epilogue(builder, self.args["closure"])):
-            where = self.args["batch"], rows.first, rows.count, block.first, block.count
-            call_epilogue(builder, self.args["closure"], (self.scores, scores_row, *where))
+            call_epilogue(builder, self.args["closure"], (*scores, *where))
         sums_row = pieces.row_bytes(width)
         sums = builder.offset(self.sums, builder.mul(strip, sums_row))
         if self.softmax_rows is not None:
@@ -230,17 +233,19 @@ class _UnitEmitter:
             state = (builder.offset(base, place) for base in (self.maxima, self.totals))
             args = self.scores, scores_row, *state, sums, sums_row, rows.count, block.count, width
             builder.call(self.softmax_rows, args)
+            with builder.when(has_epilogue(builder, self.args["weigh"])):
+                call_epilogue(builder, self.args["weigh"], (*scores, *where))
         panels, result = (self.packed, width), (sums, sums_row)
-        scores = self.scores, scores_row
         pieces.multiply_strip(scores, rows.count, block.count, panels, result, builder.i64(1))
 
     def _finish(self, rows: Value) -> None:
-        """Divides by the sums of the softmax, rounds and stores."""
+        """Divides by the sums of the softmax if they are to be, rounds and stores."""
         builder = self.builder
         width = self.pieces.field("width")
         sums_row = self.pieces.row_bytes(width)
         if self.types.softmax:
-            self._divide(rows, width, sums_row)
+            if self.types.divides:
+                self._divide(rows, width, sums_row)
             for name, source in (("maxima", self.maxima), ("totals", self.totals)):
                 with builder.when(builder.not_(builder.is_null(self.args[name]))):
                     self._store_statistics(name, source, rows)

@@ -38,19 +38,22 @@ ENOUGH_UNITS = 8
 class ScoreTypes:
     """Storage types: of both operands of each product that scores are made from, of the right operand, the result.
 
-    With `softmax` the scores are a softmax along the columns, and its maxima and sums may be stored, too.
+    With `softmax` the scores are the exponentials of one along the columns, whose sums the result `divides` by, if it
+    does; its maxima and sums may be stored, too.
     """
 
     tiles: tuple[tuple[LLVMType, LLVMType], ...]
     right: LLVMType
     out: LLVMType
     softmax: bool
+    divides: bool = True
 
     @property
     def mangled(self) -> str:
         """The types as part of a name."""
         kinds = [*(kind for pair in self.tiles for kind in pair), self.right, self.out]
-        return "_".join(("softmax" if self.softmax else "scores", *(kind.mangled for kind in kinds)))
+        name = ("softmax" if self.divides else "exponentials") if self.softmax else "scores"
+        return "_".join((name, *(kind.mangled for kind in kinds)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,6 +264,18 @@ def test_scatter(function: Callable[..., Any]) -> None:
     check(function, normal(5, 7), np.array([3, 0, 3], np.int32), normal(5, 3), has=("linalg_ext.scatter",))
 
 
+@pytest.mark.parametrize("kind", [np.int32, np.int8, np.uint8])
+def test_scatter_outside(kind: type) -> None:
+    """Updates outside of an array are left out, whatever else is done to the program."""
+    rows, columns = np.array([1, 127, 0, 4], kind), np.array([0, 0, 6, 250 - 256 * (kind is not np.uint8)], kind)
+    module = check(
+        lambda x, i, j, u: x.at[i].add(u, mode="drop").at[i, j].multiply(u[:, 0], mode="drop"),
+        normal(5, 7), rows, columns, normal(4, 7), has=("linalg_ext.scatter",),
+    )  # fmt: skip
+    known = check(lambda x, u: x.at[np.array([1, 0, 4])].add(u[:3]), normal(5, 7), normal(4, 7))
+    assert "tensor.pad" in names_of(module) and "tensor.pad" not in names_of(known)
+
+
 def test_gradients_of_selections() -> None:
     check(jax.grad(lambda x: (jax.lax.top_k(x, 3)[0] ** 2).sum()), X, has=("linalg_ext.scatter", "linalg_ext.topk"))
     table, rows = normal(6, 4), np.array([2, 0, 2], np.int32)

@@ -113,7 +113,7 @@ def test_elementwise_rows_verify(name: str) -> None:
             tensor_op("linalg.matmul", (4, 8), (8,), (4, 16)),
             r"operand rank \(1\) to match the result rank of indexing_map #1",
         ),
-        (tensor_op("linalg.matmul", (4, 8), (4, 16)), "expected 2 input operands"),
+        (tensor_op("linalg.matmul", (4, 8), (4, 16)), "expected two input operands"),
         (tensor_op("linalg.conv_1d", (4,), (3,), (3,)), "dimension #0 to be greater than or equal to 5, but found 4"),
         (
             tensor_op("linalg.transpose", (4, 8), (8, 4), permutation=DenseArrayAttr.i64([1, 1])),

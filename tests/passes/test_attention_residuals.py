@@ -23,8 +23,8 @@ def wide_positions(text: str) -> str:
 
 def long_chain(text: str) -> str:
     """What is added to the scores takes more steps than Python's stack has frames for, in a recursion."""
-    steps = [f"  c{n} = f32[3,5] negate({f'c{n - 1}' if n else 'bias'})\n" for n in range(370)]
-    return text.replace("  bb = f32[2,3,5] broadcast(bias)", f"{''.join(steps)}  bb = f32[2,3,5] broadcast(c369)")
+    steps = [f"  c{n} = f32[3,5] negate({f'c{n - 1}' if n else 'bias'})\n" for n in range(570)]
+    return text.replace("  bb = f32[2,3,5] broadcast(bias)", f"{''.join(steps)}  bb = f32[2,3,5] broadcast(c569)")
 
 
 @pytest.mark.parametrize("change", [wide_positions, long_chain])

@@ -364,7 +364,7 @@ def attention_on_gpus() -> AttentionFusion:
     longer few beside the operands, and there are the rows of one tile. Longer rows than these leave no room in shared
     memory for the operands of a gradient in f32.
     """
-    return AttentionFusion(min_rows=16, scores_per_element=16, max_depth=128, joint_batches=0)
+    return AttentionFusion(min_rows=16, scores_per_element=16, max_depth=128, joint_batches=0, weighs=False)
 
 
 def memory(options: PipelineOptions) -> list[HloModulePass]:

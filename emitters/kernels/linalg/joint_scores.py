@@ -129,7 +129,8 @@ def _elements(work: JointWork) -> ScoreElements:
         return {**_batch_index(joint, batch), joint.row: row, joint.column: column}
 
     sizes = shape.num_batches, shape.rows, shape.columns
-    return ScoreElements(*sizes, index_of, joint.tiles, joint.scores, work.blocking.plane_bytes, work.statistics)
+    given = [tile.place for tile in joint.tiles]
+    return ScoreElements(*sizes, index_of, given, joint.scores, work.blocking.plane_bytes, work.statistics)
 
 
 def _batch_index(joint: JointProducts, batch: AffineExpr) -> dict[int, AffineExpr]:

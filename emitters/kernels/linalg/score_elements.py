@@ -27,7 +27,6 @@ from xjit.llvm.types import I1, I8, I64, PTR, VOID, vector
 from xjit.llvm.values import Value, const_int, constant, zero
 from xjit.passes.analysis.attention.masks import RowBound
 from xjit.passes.analysis.attention.places import Place
-from xjit.passes.analysis.attention.products import Tile
 from xjit.passes.analysis.attention.statistics import Statistic
 
 IDENTITIES = {"add": 0.0, "maximum": -math.inf}
@@ -37,7 +36,7 @@ _PADDING = 64
 
 @dataclass(frozen=True, slots=True)
 class ScoreElements:
-    """What is computed: `wanted` of `tiles`, number by number in place of them, `plane_bytes` apart.
+    """What is computed: `wanted` of what is `given`, number by number in place of that, `plane_bytes` apart.
 
     Places are over variables that `index_of` gives for the number of a batch, a row and a column. `statistics` are
     known of each column, in memory that closures hold.
@@ -47,7 +46,7 @@ class ScoreElements:
     rows: int
     columns: int
     index_of: Callable[[AffineExpr, AffineExpr, AffineExpr], Mapping[int, AffineExpr]]
-    tiles: Sequence[Tile]
+    given: Sequence[Place]
     wanted: Sequence[Place]
     plane_bytes: int
     statistics: Sequence[Statistic] = ()
@@ -59,8 +58,8 @@ class ScoreElements:
 
     @property
     def is_trivial(self) -> bool:
-        """Whether the tiles are what is wanted."""
-        return list(self.wanted) == [tile.place for tile in self.tiles[: len(self.wanted)]] and all(
+        """Whether what is given is what is wanted."""
+        return list(self.wanted) == list(self.given[: len(self.wanted)]) and all(
             place.instruction.shape.element_type.bit_width == 32 for place in self.wanted
         )
 
@@ -199,28 +198,28 @@ class _Scores:
         fused.foreign[statistic.place.instruction] = given
 
     def give_tiles(self, fused: FusedIrEmitter, scores: Value) -> Value:
-        """Makes vectors of the tiles the elements of their products; returns where the first is of a row's `scores`."""
+        """Makes vectors of what is given its elements; returns where the first is of a row's `scores`."""
         builder = self.nest.builder
         column = builder.sub(self.nest.index_value(dim(self.column)), self.args["first_column"])
         place = builder.gep(COMPUTE, scores, column)
-        for number, tile in enumerate(self.elements.tiles):
+        for number, given in enumerate(self.elements.given):
             address = builder.gep(I8, place, const_int(I64, number * self.elements.plane_bytes))
-            self._give(fused, tile, builder.load(vector(COMPUTE, self.width), address, align=COMPUTE_BYTES))
+            self._give(fused, given, builder.load(vector(COMPUTE, self.width), address, align=COMPUTE_BYTES))
         return place
 
-    def _give(self, fused: FusedIrEmitter, tile: Tile, value: Value) -> None:
-        """Makes a vector of a tile the elements of its product, rounded to their type."""
+    def _give(self, fused: FusedIrEmitter, given: Place, value: Value) -> None:
+        """Makes a vector the elements of an instruction, rounded to their type."""
         nest = self.nest
-        element_type = tile.place.instruction.shape.element_type
+        element_type = given.instruction.shape.element_type
         element: Element = round_to_type(nest.builder, element_type, value), nest.level.depth
-        expected = self.place(tile.place)
+        expected = self.place(given)
 
-        def given(index: Index) -> Element:
+        def element_at(index: Index) -> Element:
             if index != expected:
-                raise AssertionError(f"scores of {tile.place.instruction.name} are read beside their own place")
+                raise AssertionError(f"scores of {given.instruction.name} are read beside their own place")
             return element
 
-        fused.foreign[tile.place.instruction] = given
+        fused.foreign[given.instruction] = element_at
 
     def scores_of_row(self) -> Value:
         """Where the current row of the tile lies."""

@@ -26,7 +26,7 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I8, I64, PTR
 from xjit.llvm.values import Value, const_int, zero
-from xjit.passes.analysis.attention.places import Matrix
+from xjit.passes.analysis.attention.places import Matrix, Place
 
 NS_PER_SCORE = 1.0  # of what is computed from one element of a tile, with an exponential
 
@@ -38,8 +38,8 @@ def emit_scores(context: KernelContext, view: KernelView, work: ScoreWork) -> li
     call = link_score_library(context.module, work.types)
     function.scratch_bytes += stack_bytes(work.types, context.target)
     nest = LoopNest(context.module, function, context.target)
-    closure = emit_score_elements(context, view, _elements(work), nest, leaves)
-    statistics = tuple(m.row_stride for m in work.statistics) or (0, 0)
+    closures = [emit_score_elements(context, view, elements, nest, leaves) for elements in _elements(work)]
+    statistics = [0 if found is None else found[1].row_stride for found in work.statistics]
     parameters = ScoreParameters.of(work.shape, work.types, work.blocking, (statistics[0], statistics[1]), work.masked)
     rows, columns = pieces(work.shape.rows, work.blocking.rows), pieces(work.shape.columns, work.blocking.columns)
     record = add_block_record(context.module, parameters.to_array(), rows, {*columns, work.shape.width})
@@ -48,7 +48,7 @@ def emit_scores(context: KernelContext, view: KernelView, work: ScoreWork) -> li
     def one_unit(_: Sequence[Value]) -> Sequence[Value]:
         operands = _Unit(nest, work, unit)
         pointers = operands.pointers(leaves, results)
-        nest.builder.call(call, (record, closure, *pointers, *operands.place()))
+        nest.builder.call(call, (record, *closures, *pointers, *operands.place()))
         return ()
 
     begin, end = range_arguments(function)
@@ -59,14 +59,22 @@ def emit_scores(context: KernelContext, view: KernelView, work: ScoreWork) -> li
     return [Kernel(function, work.units, cost, "attention", view.byte_size, work.shape.flops)]
 
 
-def _elements(work: ScoreWork) -> ScoreElements:
+def _elements(work: ScoreWork) -> tuple[ScoreElements, ScoreElements]:
+    """What is computed of the tiles, and of the softmax's exponentials."""
     product, shape = work.product, work.shape
 
     def index_of(batch: AffineExpr, row: AffineExpr, column: AffineExpr) -> dict[int, AffineExpr]:
         return {**batch_index(product, batch), product.rows: row, product.column.position: column}
 
     sizes = shape.num_batches, shape.rows, shape.columns
-    return ScoreElements(*sizes, index_of, product.tiles, [product.scores], STRIP_BYTES)
+    tiles = [tile.place for tile in product.tiles]
+    weights, exponentials = list[Place](), list[Place]()
+    if product.weights is not None and product.softmax is not None:
+        weights, exponentials = [product.weights], [product.softmax.exponential]
+    return (
+        ScoreElements(*sizes, index_of, tiles, [product.scores], STRIP_BYTES),
+        ScoreElements(*sizes, index_of, exponentials, weights, STRIP_BYTES),
+    )
 
 
 class _Unit:
@@ -98,8 +106,10 @@ class _Unit:
         found += [zero(PTR)] * (4 - len(found))
         found.append(self._start(product.right, leaves[product.right.leaf], at_row=False))
         found.append(self._start(product.result, results[0], at_row=True))
-        found += [self._start(m, b, at_row=True) for m, b in zip(self.work.statistics, results[1:], strict=True)]
-        return found + [zero(PTR)] * (8 - len(found))
+        for statistic in self.work.statistics:
+            is_wanted = statistic is not None
+            found.append(self._start(statistic[1], results[statistic[0]], at_row=True) if is_wanted else zero(PTR))
+        return found
 
     def _start(self, matrix: Matrix, buffer: Buffer, at_row: bool) -> Value:
         nest = self.nest

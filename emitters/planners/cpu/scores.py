@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xjit.affine import AffineExpr, dim
+from xjit.affine import dim
 from xjit.emitters.attention.shapes import (
     PRODUCTS,
     Blocking,
@@ -32,7 +32,8 @@ from xjit.passes.analysis.attention.products import ScoreProduct
 
 @dataclass(frozen=True, slots=True)
 class ScoreWork:
-    """The product, its sizes, and how it is blocked. `statistics` are where the maxima and sums of rows go.
+    """The product, its sizes, and how it is blocked. `statistics` are where the maxima and sums of rows go, with the
+    number of the result; None for those that are no results.
 
     `masked` is where scores have an upper bound.
     """
@@ -41,7 +42,7 @@ class ScoreWork:
     shape: ScoreShape
     types: ScoreTypes
     blocking: Blocking
-    statistics: tuple[Matrix, ...]
+    statistics: tuple[tuple[int, Matrix] | None, ...]
     masked: Masked
 
     @property
@@ -53,7 +54,8 @@ class ScoreWork:
         """Its sizes, and how it is blocked."""
         shape, tile = self.shape, register_tile(context.target, PRODUCTS)
         depths = " and ".join(str(t.depth) for t in shape.tiles)
-        softmax = ", a softmax along columns, block by block" if self.product.softmax else ""
+        kind = "a softmax" if self.types.divides else "exponentials of a softmax"
+        softmax = f", {kind} along columns, block by block" if self.product.softmax else ""
         return {
             "product": f"{shape.num_batches} x [{shape.rows}, {shape.columns}] * [{shape.columns}, {shape.width}]",
             "scores": f"from products over {depths}{softmax}",
@@ -101,17 +103,20 @@ def _types(product: ScoreProduct) -> ScoreTypes:
         return GEMM_TYPES[matrix.leaf.shape.element_type]
 
     tiles = tuple((storage(t.left), storage(t.right)) for t in product.tiles)
-    return ScoreTypes(tiles, storage(product.right), storage(product.result), product.softmax is not None)
+    return ScoreTypes(
+        tiles, storage(product.right), storage(product.result), product.softmax is not None, product.weights is None
+    )
 
 
-def _statistics(view: KernelView, product: ScoreProduct) -> tuple[Matrix, ...]:
-    """Returns where the rows' maxima and sums go, if the view has them as further results, in this order."""
-    if len(view.roots) == 1:
-        return ()
+def _statistics(view: KernelView, product: ScoreProduct) -> tuple[tuple[int, Matrix] | None, ...]:
+    """Returns where the rows' maxima and sums go, if the view has them as further results."""
     softmax = product.softmax
-    assert softmax is not None
-    row: AffineExpr = dim(product.rows)
-    found = [product.space.matrix(p, row, product.column, dim(product.width)) for p in (softmax.maximum, softmax.total)]
-    kept = [m for m in found if m is not None]
-    assert len(kept) == len(found)
-    return tuple(kept)
+    if softmax is None:
+        return None, None
+    found: list[tuple[int, Matrix] | None] = []
+    for place in (softmax.maximum, softmax.total):
+        number = view.roots.index(place.instruction) if place.instruction in view.roots else None
+        matrix = product.space.matrix(place, dim(product.rows), product.column, dim(product.width))
+        assert number is None or matrix is not None
+        found.append(None if number is None or matrix is None else (number, matrix))
+    return tuple(found)

@@ -166,11 +166,13 @@ class _ScorePlanner:
         stores = (Give(root.name, index, outer), Store(0, index, root.name, index))
         bound = Bind(operands.width, self._simple(column), stores)
         found.append(self._over_accumulators(self._sum_column, self._in_row(row, bound)))
-        if softmax is None or len(self._planning.view.roots) == 1:
+        roots = self._planning.view.roots
+        if softmax is None or len(roots) == 1:
             return found
         row, thread = self._places.row_with_number(self._number)
         stored: list[Statement] = []
-        for result, place in enumerate((softmax.maximum, softmax.total), 1):
+        for place in (p for p in (softmax.maximum, softmax.total) if p.instruction in roots):
+            result = roots.index(place.instruction)
             name, index = place.instruction.name, operands.place(place)
             stored += [Give(name, index), Store(result, index, name, index)]
         first_only = Bind(self._table.new_variable(1), self._simple(thread), tuple(stored))

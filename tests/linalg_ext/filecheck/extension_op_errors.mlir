@@ -9,7 +9,7 @@ func.func @rank_of_maximum(%x: tensor<3x4xf32>, %r: tensor<3x4xf32>) {
 // -----
 
 func.func @one_output_of_softmax(%x: tensor<3x4xf32>) {
-  // expected-error @below {{expected 4 output operands, found 1}}
+  // expected-error @below {{expected four output operands, found 1}}
   %0 = linalg_ext.softmax dimension(1) ins(%x : tensor<3x4xf32>) outs(%x : tensor<3x4xf32>) : tensor<3x4xf32>
   return
 }
@@ -17,7 +17,7 @@ func.func @one_output_of_softmax(%x: tensor<3x4xf32>) {
 // -----
 
 func.func @dimension_of_softmax(%x: tensor<3x4xf32>, %r: tensor<3xf32>) {
-  // expected-error @below {{dimension 2 is none of an input of rank 2}}
+  // expected-error @below {{dimension exceeds rank: 2, for an input of rank 2}}
   %0:4 = linalg_ext.softmax dimension(2) ins(%x : tensor<3x4xf32>) outs(%x, %r, %r, %r : tensor<3x4xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) : tensor<3x4xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>
   return
 }
@@ -79,5 +79,41 @@ func.func @square(%d: tensor<5xf32>, %o: tensor<5x6xf32>) {
 func.func @other_type(%x: f32) {
   // expected-error @below {{expects 'result' of type f32, found f64}}
   %0 = linalg_ext.alias(%x : f32) : f64
+  return
+}
+
+// -----
+
+func.func @values_of_topk(%x: tensor<20xf32>, %v: tensor<3xf16>, %i: tensor<3xi32>) {
+  // expected-error @below {{'linalg_ext.topk' op expected input/output value types to be identical}}
+  %0:2 = linalg_ext.topk dimension(0) ins(%x : tensor<20xf32>) outs(%v, %i : tensor<3xf16>, tensor<3xi32>) {
+  ^bb0(%a: f32, %b: f32):
+    %c = arith.cmpf ogt, %a, %b : f32
+    linalg_ext.yield %c : i1
+  } -> tensor<3xf16>, tensor<3xi32>
+  return
+}
+
+// -----
+
+func.func @places_of_topk(%x: tensor<20xf32>, %v: tensor<3xf32>, %i: tensor<4xi32>) {
+  // expected-error @below {{'linalg_ext.topk' op output indices/values shape must match}}
+  %0:2 = linalg_ext.topk dimension(0) ins(%x : tensor<20xf32>) outs(%v, %i : tensor<3xf32>, tensor<4xi32>) {
+  ^bb0(%a: f32, %b: f32):
+    %c = arith.cmpf ogt, %a, %b : f32
+    linalg_ext.yield %c : i1
+  } -> tensor<3xf32>, tensor<4xi32>
+  return
+}
+
+// -----
+
+func.func @rows_of_topk(%x: tensor<2x20xf32>, %v: tensor<3x4xf32>, %i: tensor<3x4xi32>) {
+  // expected-error @below {{'linalg_ext.topk' op incompatible input/output shapes}}
+  %0:2 = linalg_ext.topk dimension(1) ins(%x : tensor<2x20xf32>) outs(%v, %i : tensor<3x4xf32>, tensor<3x4xi32>) {
+  ^bb0(%a: f32, %b: f32):
+    %c = arith.cmpf ogt, %a, %b : f32
+    linalg_ext.yield %c : i1
+  } -> tensor<3x4xf32>, tensor<3x4xi32>
   return
 }

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from xjit.linalg_ext.dialects.arith_types import check_cast, check_floats, check_integers
 from xjit.linalg_ext.dialects.assembly import op
 from xjit.linalg_ext.dialects.definition import CustomAssembly, OpDefinition, make_rows, words
 from xjit.linalg_ext.ir.attributes import Attribute, BoolAttr, DenseAttr, DenseResourceAttr, FloatAttr, IntegerAttr
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Operation
-from xjit.linalg_ext.ir.types import IndexType, IntegerType, MemRefType, Type
+from xjit.linalg_ext.ir.types import IndexType, IntegerType, Type
 
 if TYPE_CHECKING:
     from xjit.linalg_ext.text.parser import Parser, ParseState
@@ -94,17 +96,6 @@ def print_select(p: Printer, op: Operation) -> None:
     p.write(f" {', '.join(map(p.value, op.operands))}{' ' + text if text else ''} : {prefix}{p.type(op.result.type)}")
 
 
-def check_same_types(op: Operation) -> None:
-    found = {v.type for v in (*op.operands, *op.results)}
-    if len(found) > 1:
-        raise LinalgVerifyError(
-            f"'{op.name}' op requires one type for operands and results, found {', '.join(sorted(map(str, found)))}",
-            op.location,
-        )
-    if any(isinstance(t, MemRefType) for t in found):
-        raise LinalgVerifyError(f"'{op.name}' op does not take memrefs", op.location)
-
-
 _FLOAT_BINARY = words(
     """
     addf subf mulf divf remf maximumf minimumf maxnumf minnumf maxf minf
@@ -159,18 +150,18 @@ FASTMATH = "{ fastmath(fastmath) }?fastmath"
 OVERFLOW = "{ overflow(overflowFlags) }?overflowFlags"
 
 
-def _binary(name: str, flags: str = "") -> OpDefinition:
+def _binary(name: str, flags: str = "", check: Callable[[Operation], None] = check_integers) -> OpDefinition:
     traits = "pure commutative" if name.removeprefix("arith.") in _COMMUTATIVE else "pure"
     format = BINARY.replace("{flags}", flags)
-    return op(name, "lhs =result;rhs =result", "result", format, traits=traits, check=check_same_types)
+    return op(name, "lhs =result;rhs =result", "result", format, traits=traits, check=check)
 
 
-def _unary(name: str, flags: str = "") -> OpDefinition:
-    return op(name, "operand =result", "result", UNARY.replace("{flags}", flags), traits="pure", check=check_same_types)
+def _unary(name: str, flags: str = "", check: Callable[[Operation], None] = check_integers) -> OpDefinition:
+    return op(name, "operand =result", "result", UNARY.replace("{flags}", flags), traits="pure", check=check)
 
 
 def _cast(name: str) -> OpDefinition:
-    return op(name, "in", "out", f"%in {FASTMATH} attrs : type(in) to type(out)", traits="pure")
+    return op(name, "in", "out", f"%in {FASTMATH} attrs : type(in) to type(out)", traits="pure", check=check_cast)
 
 
 ARITH_ROWS = make_rows(
@@ -183,7 +174,7 @@ ARITH_ROWS = make_rows(
         traits="pure constant",
         check=check_constant,
     ),
-    *(_binary(f"arith.{name}", FASTMATH) for name in _FLOAT_BINARY),
+    *(_binary(f"arith.{name}", FASTMATH, check_floats) for name in _FLOAT_BINARY),
     *(_binary(f"arith.{name}", OVERFLOW) for name in _WRAPPING),
     *(_binary(f"arith.{name}") for name in _INTEGER_BINARY),
     *(_cast(f"arith.{name}") for name in _CASTS),
@@ -193,6 +184,7 @@ ARITH_ROWS = make_rows(
         "out",
         f"%in {{ rounding(roundingmode) }}?roundingmode {FASTMATH} attrs : type(in) to type(out)",
         traits="pure",
+        check=check_cast,
     ),
     op(
         "arith.addui_extended",
@@ -213,7 +205,7 @@ ARITH_ROWS = make_rows(
         )
         for name in ("mulsi_extended", "mului_extended")
     ),
-    _unary("arith.negf", FASTMATH),
+    _unary("arith.negf", FASTMATH, check_floats),
     _comparison("arith.cmpi", "cmpi", ""),
     _comparison("arith.cmpf", "cmpf", FASTMATH),
     op(
@@ -223,9 +215,9 @@ ARITH_ROWS = make_rows(
         assembly=CustomAssembly(parse_select, print_select),
         traits="pure",
     ),
-    *(_unary(f"math.{name}", FASTMATH) for name in _MATH_UNARY),
+    *(_unary(f"math.{name}", FASTMATH, check_floats) for name in _MATH_UNARY),
     *(_unary(f"math.{name}") for name in _MATH_INTEGER),
-    *(_binary(f"math.{name}", FASTMATH) for name in _MATH_BINARY),
+    *(_binary(f"math.{name}", FASTMATH, check_floats) for name in _MATH_BINARY),
     _binary("math.ipowi"),
     *(
         op(

@@ -373,4 +373,6 @@ ATTRIBUTE_KINDS: dict[str, AttributeKind] = {
     "failures": _word_kind(FAILURE_MODES),
     "interface": _word_kind(MATCH_INTERFACES),
     "rounding": _word_kind(ROUNDING_MODES),
+    "side": _word_kind({"lhs": 0, "rhs": 1}),
+    "take_else": _unit_kind("take_else_branch"),
 }

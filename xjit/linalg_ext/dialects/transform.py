@@ -151,6 +151,8 @@ _HANDLE_ROWS = (
     handles_row("loop.forall_to_for", "target", "transformed*", "%target"),
     handles_row("loop.outline", "target", "function;call", "%target", ("function", "call")),
     handles_row("loop.peel", "target", "results*", "%target"),
+    handles_row("loop.forall_to_parallel", "target", "transformed", "%target"),
+    handles_row("scf.take_assumed_branch", "target", "", "%target { take_else(take_else_branch) }?take_else_branch"),
 )
 
 PATTERN_SETS = tuple(

@@ -263,6 +263,20 @@ _STRUCTURED_HANDLES = (
     handles_row("structured.promote", "target", "transformed", "%target"),
     handles_row("structured.scalarize", "target", "transformed", "%target"),
     handles_row(
+        "structured.transpose_matmul",
+        "target",
+        "transformed",
+        "%target { < side(inputToTranspose) > }?inputToTranspose",
+    ),
+    handles_row("structured.transpose_conv2d", "target", "transformed", "%target"),
+    handles_row(
+        "structured.convert_conv2d_to_img2col",
+        "target",
+        "img2col_tensor;transformed",
+        "%target",
+        ("img2col_tensor", "transformed"),
+    ),
+    handles_row(
         "structured.split_reduction",
         "target",
         "init_or_alloc_op;fill_op;split_linalg_op;combining_linalg_op",

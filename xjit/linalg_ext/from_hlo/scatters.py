@@ -9,12 +9,14 @@ from xjit.hlo import attributes as at
 from xjit.linalg_ext.from_hlo.gathers import loop_index
 from xjit.linalg_ext.from_hlo.reshaping import reshaped
 from xjit.linalg_ext.from_hlo.scalars import code_of, is_scalar_code
+from xjit.linalg_ext.from_hlo.scatter_bounds import are_inside, places_inside, with_further_row
 from xjit.linalg_ext.from_hlo.scope import Raised, Rule, Scope
 from xjit.linalg_ext.from_hlo.types import has_scalar_code, raised_element
 from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.operation import Value
 from xjit.linalg_ext.ir.types import IntegerType, element_type
 from xjit.linalg_ext.structured.scalars import cast
+from xjit.linalg_ext.structured.view import shape_of
 
 __all__ = ["SCATTER_RULES"]
 
@@ -23,7 +25,7 @@ def _scatter(scope: Scope, instruction: HloInstruction) -> Raised | None:
     """A scatter whose windows are whole along the dimensions that no index names.
 
     Those that indices name come first, the others behind them; a batch dimension of source and indices is named by an
-    index that counts it.
+    index that counts it. Updates outside of the source go to a row behind it, which is cut off again.
     """
     if instruction.operand_count != 3 or not is_scalar_code(instruction.to_apply):
         return None
@@ -45,8 +47,15 @@ def _scatter(scope: Scope, instruction: HloInstruction) -> Raised | None:
     kind = raised_element(source.shape.element_type)
     region = scope.region([kind, kind], code_of(instruction.to_apply), "linalg_ext.yield")
     moved = scope.transposed(scope.value(source), order)
-    inputs = (_places(scope, indices, a), scope.transposed(scope.value(updates), [*batch, *a.update_window_dims]))
-    result = scope.named("linalg_ext.scatter", inputs, (moved,), {}, region)[0]
+    places, sizes = _places(scope, indices, a), [n or 0 for n in shape_of(moved)]
+    known = are_inside(indices, a.index_vector_dim, sizes[: len(a.scatter_dims_to_operand_dims)])
+    if not known:
+        places = places_inside(scope, places, sizes[: len(named)], indices.shape.element_type.is_signed)
+        moved = with_further_row(scope, moved)
+    inputs = (places, scope.transposed(scope.value(updates), [*batch, *a.update_window_dims]))
+    result: Value = scope.named("linalg_ext.scatter", inputs, (moved,), {}, region)[0]
+    if not known:
+        result = scope.slice(result, [0] * len(sizes), sizes)
     return scope.transposed(result, [order.index(d) for d in range(len(order))])
 
 

@@ -28,7 +28,7 @@ def axis_of(op: StructuredOp) -> int:
     axis = attribute_integers(op.operation, "dimension")[0]
     rank = len(_input_shape(op))
     if not 0 <= axis < rank:
-        raise op.error(f"dimension {axis} is none of an input of rank {rank}")
+        raise op.error(f"dimension exceeds rank: {axis}, for an input of rank {rank}")
     return axis
 
 
@@ -239,7 +239,22 @@ def _check_scatter(op: StructuredOp) -> None:
 
 def _check_topk(op: StructuredOp) -> None:
     if len(op.inputs) not in (1, 2):
-        raise op.error(f"expected values and at most one operand of indices, found {len(op.inputs)} inputs")
+        raise op.error(f"expected one or two input operands, found {len(op.inputs)}")
+    if element_type(op.inputs[0].type) != element_type(op.inits[0].type):
+        raise op.error("expected input/output value types to be identical")
+    shape, values, places = _input_shape(op), *map(shape_of, op.inits)
+    if len(values) != len(shape):
+        raise op.error("expected input/output to have the same rank")
+    positions = shape_of(op.inputs[-1])
+    if len(positions) != len(shape) or _incompatible(shape, positions):
+        raise op.error("input indices/values shape must match")
+    if len(places) != len(values) or _incompatible(values, places):
+        raise op.error("output indices/values shape must match")
+    axis = axis_of(op)
+    if any(_incompatible([n], [m]) for i, (n, m) in enumerate(zip(shape, values)) if i != axis):
+        raise op.error("incompatible input/output shapes")
+    if any(not isinstance(element_type(v.type), IntegerType | IndexType) for v in (*op.inputs[1:], op.inits[1])):
+        raise op.error("expected indices to have integer elements")
     _check_combiner(op, "i1")
 
 

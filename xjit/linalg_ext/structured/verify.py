@@ -13,6 +13,9 @@ from xjit.linalg_ext.structured.view import StructuredOp, bounds_of, shape_of
 __all__ = ["verify_structured"]
 
 
+_NUMBERS = {1: "one", 2: "two", 3: "three", 4: "four"}
+
+
 def verify_structured(op: StructuredOp) -> None:
     """Raises LinalgVerifyError for the first rule that does not hold."""
     _check_counts(op)
@@ -37,7 +40,7 @@ def _check_counts(op: StructuredOp) -> None:
     row = op.row
     for what, found, expected in (("input", op.inputs, row.num_inputs), ("output", op.inits, row.num_inits)):
         if expected is not None and len(found) != expected:
-            raise op.error(f"expected {expected} {what} operands, found {len(found)}")
+            raise op.error(f"expected {_NUMBERS.get(expected, expected)} {what} operands, found {len(found)}")
     for value in op.inits:
         if not isinstance(value.type, TensorType | MemRefType):
             raise op.error(f"expected a tensor or memref as output, found {value.type}")

@@ -8,8 +8,10 @@ from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.rewrite.loop_rules import known_trips
 from xjit.linalg_ext.transform_scripts.state import Handles, Script, TransformRow
 from xjit.linalg_ext.transform_scripts.structured_rows import located
+from xjit.linalg_ext.transforms.loops.assumed_branch import take_assumed_branch
 from xjit.linalg_ext.transforms.loops.coalesce import coalesce
 from xjit.linalg_ext.transforms.loops.forall_to_for import forall_to_for
+from xjit.linalg_ext.transforms.loops.forall_to_parallel import forall_to_parallel
 from xjit.linalg_ext.transforms.loops.fuse_sibling import fuse_sibling
 from xjit.linalg_ext.transforms.loops.hoist_subsets import hoist_loop_invariant_subsets
 from xjit.linalg_ext.transforms.loops.outline import outline_loop
@@ -103,6 +105,19 @@ def one_after_the_other(script: Script, op: Operation) -> Handles:
     return found
 
 
+def in_parallel(script: Script, op: Operation) -> Handles:
+    """The `scf.parallel` that targets have become."""
+    return [[made for target in script.payload(op) for made in located(op, lambda t=target: (forall_to_parallel(t),))]]
+
+
+def assumed_branches(script: Script, op: Operation) -> Handles:
+    """Branches become one of their sides."""
+    take_else = op.attributes.get("take_else_branch") is not None
+    for target in script.payload(op):
+        located(op, lambda target=target: take_assumed_branch(target, take_else) or ())
+    return []
+
+
 def outline_loops(script: Script, op: Operation) -> Handles:
     """The functions that loops have become, and the calls of them."""
     name = op.attributes.get("func_name")
@@ -116,6 +131,8 @@ LOOP_ROWS: tuple[TransformRow, ...] = (
     TransformRow("transform.loop.get_parent_for", get_parent_for),
     TransformRow("transform.loop.unroll", unroll_loop, (0,)),
     TransformRow("transform.loop.peel", peel_loop, (0,)),
+    TransformRow("transform.loop.forall_to_parallel", in_parallel, (0,)),
+    TransformRow("transform.scf.take_assumed_branch", assumed_branches, (0,)),
     TransformRow("transform.loop.coalesce", coalesce_loops, (0,)),
     TransformRow("transform.apply_licm", licm),
     TransformRow("transform.loop.fuse_sibling", fuse_siblings, (0, 1)),

@@ -18,7 +18,9 @@ from xjit.linalg_ext.transforms.single_ops.destination_passing import (
     rewrite_in_destination_passing_style,
 )
 from xjit.linalg_ext.transforms.single_ops.detensorize import detensorize
+from xjit.linalg_ext.transforms.single_ops.img2col import convert_conv2d_to_img2col
 from xjit.linalg_ext.transforms.single_ops.promote import promote
+from xjit.linalg_ext.transforms.single_ops.transposed_operands import transpose_conv2d, transpose_matmul
 from xjit.linalg_ext.transforms.tilable import as_tilable
 from xjit.linalg_ext.transforms.tiling.continuous_sizes import continuous_tile_sizes
 from xjit.linalg_ext.transforms.tiling.multitile import multitile_sizes
@@ -138,6 +140,22 @@ def scalarize(script: Script, op: Operation) -> Handles:
     return each_target(script, op, one)
 
 
+def transpose_matmul_op(script: Script, op: Operation) -> Handles:
+    """The matmuls that read an operand transposed: the left one, if the script does not say."""
+    side = op.attributes.get("inputToTranspose")
+    number = side.value if isinstance(side, IntegerAttr) else 0
+    return each_target(script, op, lambda target, _: (transpose_matmul(target, number),))
+
+
+def transpose_conv2d_op(script: Script, op: Operation) -> Handles:
+    return each_target(script, op, lambda target, number: (transpose_conv2d(target),))
+
+
+def img2col_op(script: Script, op: Operation) -> Handles:
+    """What gathers the windows, and what makes the results."""
+    return each_target(script, op, lambda target, number: convert_conv2d_to_img2col(target))
+
+
 def copies(script: Script, op: Operation) -> Handles:
     return each_target(script, op, lambda target, number: (insert_slice_to_copy(target),))
 
@@ -220,6 +238,9 @@ REWRITE_ROWS: tuple[TransformRow, ...] = (
     TransformRow(_PREFIX + "decompose", decompose_window_op, (0,)),
     TransformRow(_PREFIX + "scalarize", scalarize, (0,)),
     TransformRow(_PREFIX + "flatten_elementwise", flatten, (0,)),
+    TransformRow(_PREFIX + "transpose_matmul", transpose_matmul_op, (0,)),
+    TransformRow(_PREFIX + "transpose_conv2d", transpose_conv2d_op, (0,)),
+    TransformRow(_PREFIX + "convert_conv2d_to_img2col", img2col_op, (0,)),
     TransformRow(_PREFIX + "promote", promote_op, (0,)),
     TransformRow(_PREFIX + "multitile_sizes", multitile_op),
     TransformRow(_PREFIX + "continuous_tile_sizes", continuous_op),

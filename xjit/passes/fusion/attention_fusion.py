@@ -15,20 +15,24 @@ from xjit.hlo import attributes as at
 from xjit.ops.shape_inference.dot import free_dimensions
 from xjit.passes.analysis.attention.gradient import results_of
 from xjit.passes.analysis.attention.places import MOVES
-from xjit.passes.analysis.attention.products import find_products
+from xjit.passes.analysis.attention.products import find_products, is_of_products
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import NO_THREADS, HloModulePass
 from xjit.passes.fusion.attention_gradient import fuse_gradient
 from xjit.passes.fusion.attention_limits import AttentionLimits
-from xjit.passes.fusion.attention_units import fused_instructions, scores_are_needed
+from xjit.passes.fusion.attention_units import fused_instructions, outputs_of
+from xjit.passes.fusion.column_parts import JOINING, split_columns
 from xjit.passes.fusion.constant_masks import replace_constant_masks
+from xjit.passes.fusion.row_factors import columns_of, take_out_row_factors
+from xjit.passes.fusion.shared_exponentials import share_exponentials
 from xjit.passes.fusion.shared_keys import split_sums
+from xjit.passes.fusion.softmax_forms import normalize_exponentials
 from xjit.passes.fusion.unit_merging import merge_units
 
 _FOLLOWING = MOVES | {"convert", "divide"}
 """What a product's result may go through inside the fusion."""
-_WEIGHTS = _FOLLOWING | {"multiply"}
+_WEIGHTS = _FOLLOWING | {"multiply", "negate", "select"}
 
 
 @dataclass
@@ -37,12 +41,14 @@ class AttentionFusion(AttentionLimits, HloModulePass):
 
     For the limits see `AttentionLimits`. A batch of at least `joint_batches` has one kernel for all products of its
     gradient, shared out by what is in the batch; a smaller one has a kernel for queries and one for keys and values,
-    each shared out by its rows, too; with 0, each product has a kernel.
+    each shared out by its rows, too; with 0, each product has a kernel. Kernels may have no use for exponentials that
+    are not yet divided, unless it `weighs` them: then these have the forms of `softmax_forms` and `row_factors`.
     """
 
     name = "attention-fusion"
     opcodes = frozenset({"exponential"})
     joint_batches: int = 8
+    weighs: bool = True
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str] = NO_THREADS) -> bool:
         """Fuses in every sequential computation; True if something was fused."""
@@ -55,13 +61,37 @@ class AttentionFusion(AttentionLimits, HloModulePass):
     def _run_on(self, computation: HloComputation) -> bool:
         changed = False
         no_masks: set[HloInstruction] = set()
+        if self.weighs:
+            for joined in [i for i in computation.instructions if i.opcode in JOINING]:
+                is_there = joined.parent is computation and self._may_be_scores(joined)
+                changed |= is_there and split_columns(computation, joined)
         exponentials = [i for i in computation.instructions if i.opcode == "exponential"]
+        if self.weighs:
+            changed |= share_exponentials([i for i in exponentials if self._may_be_scores(i)])
+            normalized = [self._normalize(computation, i) for i in exponentials if i.parent is computation]
+            changed |= any(normalized)
+            exponentials = [i for i in computation.instructions if i.opcode == "exponential"]
         for weights in exponentials:
             changed |= self._fuse_gradient(computation, weights, no_masks)
         for dot in dict.fromkeys(dot for i in exponentials if i.parent is computation for dot in _products_of(i)):
             if dot.parent is computation:
                 changed |= self._fuse(computation, dot, no_masks)
         return changed
+
+    def _may_be_scores(self, instruction: HloInstruction) -> bool:
+        """Whether an array has as many elements as scores, and is computed from products as they are."""
+        shape = instruction.shape
+        is_large = shape.is_static_array and shape.rank >= 2 and shape.num_elements >= self.scores_per_element
+        return is_large and is_of_products(instruction)
+
+    def _normalize(self, computation: HloComputation, exponential: HloInstruction) -> bool:
+        """Gives exponentials the form that kernels know, where their products may pay; True if anything changed."""
+        dots = [dot for dot in _products_of(exponential) if self._may_pay(dot)]
+        if not dots or not self._may_be_scores(exponential):
+            return False
+        made = normalize_exponentials(computation, exponential, columns_of(exponential, dots))
+        taken_out = [take_out_row_factors(computation, dot) for dot in _products_of(made or exponential)]
+        return made is not None or any(taken_out)
 
     def _fuse(self, computation: HloComputation, dot: HloInstruction, no_masks: set[HloInstruction]) -> bool:
         """Fuses what follows a dot as far as it is part of one product: as much as can be.
@@ -74,12 +104,14 @@ class AttentionFusion(AttentionLimits, HloModulePass):
             for product in find_products(root, lambda _: True):
                 if product.softmax is None or not self.pays(product):
                     continue
-                if scores_are_needed(product, fused_instructions(product)):
+                units = fused_instructions(product)
+                outputs = outputs_of(product, units) if product.weights is None or self.weighs else None
+                if outputs is None:
                     continue
                 if replace_constant_masks(computation, product.between, no_masks):
                     self._fuse(computation, dot, no_masks)
                     return True
-                merge_units(computation, fused_instructions(product), [root], dot, "kCustom", "attention")
+                merge_units(computation, units, outputs, dot, "kCustom", "attention")
                 return True
         return False
 

@@ -15,16 +15,17 @@ import math
 from collections.abc import Mapping, Sequence
 
 from xjit.affine import dim
-from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
+from xjit.hlo import HloComputation, HloInstruction, PrimitiveType
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import replace
 from xjit.ops import build
-from xjit.passes.analysis.attention.digits import digits_of, is_plain
+from xjit.passes.analysis.attention.digits import is_plain
 from xjit.passes.analysis.attention.gradient import Gradient, RowSum, product_without_softmax
 from xjit.passes.analysis.attention.joint import join_products
-from xjit.passes.analysis.attention.places import Place
+from xjit.passes.analysis.attention.places import Place, Space
 from xjit.passes.analysis.attention.products import ScoreProduct, find_products
 from xjit.passes.analysis.attention.statistics import find_statistics
+from xjit.passes.fusion.aligned_rows import aligned, numbered_through
 from xjit.passes.fusion.attention_units import fused_instructions, operands_first
 from xjit.passes.fusion.unit_merging import merge_units
 
@@ -42,6 +43,8 @@ def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches
         return False
     if joint_batches and _fuse_all(computation, gradient, joint_batches):
         return True
+    if gradient.forward is None and not _are_whole(gradient):
+        return False
     result = gradient.result or _forward_product(computation, gradient, gradient.sums[0])
     for row_sum in gradient.sums:
         value = _RowSumBuilder(computation, gradient, row_sum).build(result)
@@ -72,7 +75,7 @@ def _fuse_all(computation: HloComputation, gradient: Gradient, joint_batches: in
     own = [gradient.softmax.maximum.instruction, gradient.softmax.total.instruction]
     if not find_statistics(joint, {*own, *(row_sum.reduce for row_sum in gradient.sums)}):
         return False
-    if not all(is_plain(row_sum.product) for row_sum in gradient.sums):
+    if not all(is_plain(row_sum.product) for row_sum in gradient.sums) or not _are_whole(gradient):
         return False
     sums = list(own)
     for row_sum in gradient.sums:
@@ -155,46 +158,47 @@ def _multiply_by_reciprocals(computation: HloComputation, gradient: Gradient) ->
 def _forward_product(computation: HloComputation, gradient: Gradient, row_sum: RowSum) -> Place:
     """Adds the forward product where the program has none; returns its result over the dimensions of the weights."""
     weights = gradient.weights
-    values = _numbered_through(computation, row_sum.values, (*weights.shape.dimensions, row_sum.depth))
+    values = numbered_through(computation, row_sum.values, (*weights.shape.dimensions, row_sum.depth))
     rows = [d for d in range(weights.shape.rank) if d != gradient.column]
-    totals = build.broadcast(gradient.softmax.total.instruction, weights.shape, rows)
-    quotient = build.binary("divide", weights, totals)
+    if gradient.masks:
+        quotient = _masked(computation, gradient)
+    else:
+        totals = build.broadcast(gradient.softmax.total.instruction, weights.shape, rows)
+        quotient = computation.add_instruction(build.binary("divide", weights, computation.add_instruction(totals)))
     batch = {n: e.position for n, e in enumerate(values.index) if not e.is_constant and e.position in rows}
     contracted = next(n for n, e in enumerate(values.index) if e is dim(gradient.column))
     numbers = at.DotAttributes(tuple(batch.values()), (gradient.column,), tuple(batch), (contracted,))
-    dot = build.make_dot(quotient, values.instruction, numbers, PrimitiveType.F32)
-    for made in (totals, quotient, dot):
-        computation.add_instruction(made)
+    dot = computation.add_instruction(build.make_dot(quotient, values.instruction, numbers, PrimitiveType.F32))
     free = [d for d in rows if d not in batch.values()]
     kept = [e for n, e in enumerate(values.index) if n not in batch and n != contracted]
     return Place(dot, (*(dim(d) for d in (*batch.values(), *free)), *kept))
 
 
-def _numbered_through(computation: HloComputation, place: Place, sizes: Sequence[int]) -> Place:
-    """Returns a place in an array whose dimensions are variables: digits are put together, missing ones repeated."""
-    if is_plain(place):
-        return place
-    digits = digits_of(place, sizes)
-    assert digits is not None
-    shape = place.instruction.shape
-    kept = sorted(digit.number for digit in digits)
-    value = computation.add_instruction(build.reshape(place.instruction, [shape.dimensions[n] for n in kept]))
-    value = computation.add_instruction(build.transpose(value, [kept.index(digit.number) for digit in digits]))
-    variables = list(dict.fromkeys(digit.variable for digit in digits))
-    wide: list[int] = []
-    present: list[int] = []
-    for variable in variables:
-        above = sizes[variable]
-        for digit in (d for d in digits if d.variable == variable):
-            size = shape.dimensions[digit.number]
-            wide += [above // (digit.divisor * size), size]
-            present.append(len(wide) - 1)
-            above = digit.divisor
-        wide.append(above)
-    repeated = build.broadcast(value, Shape.array(shape.element_type, wide), present)
-    value = computation.add_instruction(repeated)
-    value = computation.add_instruction(build.reshape(value, [sizes[variable] for variable in variables]))
-    return Place(value, tuple(dim(variable) for variable in variables))
+def _are_whole(gradient: Gradient) -> bool:
+    """Whether the masks lie as the exponentials do."""
+    shape = gradient.weights.shape
+    identity = Space(shape.dimensions).identity(gradient.weights)
+    return all(
+        factor.place.index == identity.index and factor.place.instruction.shape.dimensions == shape.dimensions
+        for factor in gradient.masks
+    )
+
+
+def _masked(computation: HloComputation, gradient: Gradient) -> HloInstruction:
+    """Returns the exponentials times the masks."""
+    value = gradient.weights
+    for factor in sorted(gradient.masks, key=lambda f: f.place.instruction.name):
+        mask = factor.place.instruction
+        if factor.role.startswith("select"):
+            zero = computation.add_instruction(build.make_constant(0.0, PrimitiveType.F32))
+            zeros = computation.add_instruction(build.broadcast(zero, value.shape, ()))
+            choices = (value, zeros) if factor.role == "select" else (zeros, value)
+            value = computation.add_instruction(build.select(mask, *choices))
+            continue
+        if mask.shape.element_type is not PrimitiveType.F32:
+            mask = computation.add_instruction(build.convert(mask, PrimitiveType.F32))
+        value = computation.add_instruction(build.binary(factor.role, value, mask))
+    return value
 
 
 class _RowSumBuilder:
@@ -219,13 +223,16 @@ class _RowSumBuilder:
         with_inner = {**self.rows, self.inner: row_sum.depth}
         product = self._binary("multiply", *(self._aligned(p, with_inner) for p in (row_sum.gradient, result)))
         value = self._sum(product, product.shape.rank - 1)
-        return self.finish(value, ((self.gradient.softmax.total, False),))
+        forward = self.gradient.forward
+        is_divided = not self.gradient.masks if forward is None else forward.weights is None
+        return self.finish(value, ((self.gradient.softmax.total, False),) if is_divided else ())
 
     def sum_of_scores(self) -> HloInstruction:
         """Returns the sum of exponentials times the product with the values, without factors of rows."""
-        weights, column = self.gradient.weights, self.gradient.column
+        weights = self.gradient.weights
         product = self._aligned(self.row_sum.product, dict(enumerate(weights.shape.dimensions)))
-        return self._sum(self._binary("multiply", weights, product), column)
+        masked = _masked(self.computation, self.gradient)
+        return self._sum(self._binary("multiply", masked, product), self.gradient.column)
 
     def _sum(self, product: HloInstruction, dimension: int) -> HloInstruction:
         module = self.computation.parent
@@ -252,21 +259,7 @@ class _RowSumBuilder:
     def _aligned(self, place: Place, wanted: Mapping[int, int]) -> HloInstruction:
         """Returns an array over variables of `wanted` sizes, in f32; repeated where it has less."""
         sizes = *self.gradient.weights.shape.dimensions, self.row_sum.depth
-        place = _numbered_through(self.computation, place, sizes)
-        value, shape = place.instruction, place.instruction.shape
-        read = [(e.position, n) for n, e in enumerate(place.index) if not e.is_constant and shape.dimensions[n] > 1]
-        value = self._add(build.reshape(value, [shape.dimensions[n] for _, n in read]))
-        order = sorted(range(len(read)), key=lambda n: read[n][0])
-        if order != list(range(len(read))):
-            value = self._add(build.transpose(value, order))
-        if _differs(value, PrimitiveType.F32):
-            value = self._add(build.convert(value, PrimitiveType.F32))
-        numbers = list(wanted)
-        dimensions = [numbers.index(position) for position in sorted(position for position, _ in read)]
-        whole = Shape.array(PrimitiveType.F32, tuple(wanted.values()))
-        if value.shape.num_elements == whole.num_elements:
-            return self._add(build.reshape(value, whole.dimensions))
-        return self._add(build.broadcast(value, whole, dimensions))
+        return aligned(self.computation, place, sizes, wanted)
 
 
 def _differs(value: HloInstruction, kind: PrimitiveType) -> bool:

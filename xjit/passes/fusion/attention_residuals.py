@@ -175,18 +175,22 @@ def _start_of(reads: Sequence[StackReads]) -> HloInstruction | None:
     return start
 
 
-def _same_numbers(stack: Stack) -> Iterator[HloInstruction]:
-    """Yields what a stack keeps, and what has the same elements in the same order in an array of another rank."""
+def _same_numbers(stack: Stack) -> Iterator[tuple[HloInstruction, tuple[HloInstruction, ...]]]:
+    """Yields what a stack keeps, and what that is moved from: with the instructions that are to be undone, the last one
+    first.
+    """
     value = stack.value
-    yield value
-    while value.opcode in _RESHAPES:
+    undone: tuple[HloInstruction, ...] = ()
+    yield value, undone
+    while value.opcode in _RESHAPES or value.opcode == "transpose":
+        undone = (*undone, value)
         value = value.operand(0)
-        yield value
+        yield value, undone
     if value.opcode == "broadcast":
         kept = _wide_dimensions(value)
         for other in value.operand(0).users:
             if other.opcode == "broadcast" and _wide_dimensions(other) == kept:
-                yield other
+                yield other, undone
 
 
 def _wide_dimensions(broadcast: HloInstruction) -> list[tuple[int, int | None]]:
@@ -217,10 +221,10 @@ class _Remaking:
         """What the loop's state has to have besides."""
         self.made: dict[HloInstruction, HloInstruction | None] = {}
         self._new: list[HloInstruction] = []
-        self._kept: dict[HloInstruction, Stack] = {}
+        self._kept: dict[HloInstruction, tuple[Stack, tuple[HloInstruction, ...]]] = {}
         for stack in kept:
-            for value in _same_numbers(stack):
-                self._kept.setdefault(value, stack)
+            for value, undone in _same_numbers(stack):
+                self._kept.setdefault(value, (stack, undone))
 
     def value(self, instruction: HloInstruction) -> HloInstruction | None:
         """Returns what an instruction is in the loop at hand; None if it cannot be made there."""
@@ -249,7 +253,8 @@ class _Remaking:
         if instruction.opcode == "constant":
             return self._add(instruction.clone_with_new_operands(instruction.shape, []))
         if instruction in self._kept:
-            return self._slice(self._kept[instruction], instruction)
+            stack, undone = self._kept[instruction]
+            return self._undo(self._slice(stack), undone, instruction)
         element = state_element(instruction)
         if element is not None:
             return self._invariant(element)
@@ -276,7 +281,7 @@ class _Remaking:
             return instruction in self.region.values
         return instruction in self.region.dots or _is_of_scores(instruction)
 
-    def _slice(self, stack: Stack, instruction: HloInstruction) -> HloInstruction:
+    def _slice(self, stack: Stack) -> HloInstruction:
         """What was kept of the trip."""
         assert self.producer.parent is not None
         shape = self.producer.shape.tuple_shapes[stack.element]
@@ -291,10 +296,22 @@ class _Remaking:
         zero = self._add(build.make_constant(0, self.start.shape.element_type))
         starts = [self.start if d == stack.dimension else zero for d in range(shape.rank)]
         sizes = at.DynamicSliceAttributes(stack.value.shape.dimensions)
-        part = self._add(build.make("dynamic-slice", whole, *starts, attributes=sizes))
-        if part.shape.dimensions == instruction.shape.dimensions:
-            return part
-        return self._add(build.reshape(part, instruction.shape.dimensions))
+        return self._add(build.make("dynamic-slice", whole, *starts, attributes=sizes))
+
+    def _undo(
+        self, part: HloInstruction, undone: Sequence[HloInstruction], instruction: HloInstruction
+    ) -> HloInstruction:
+        """Moves what was kept to where it is moved from: transposes are undone, the rest is the order of dimensions."""
+        for move in undone:
+            if move.opcode != "transpose":
+                continue
+            order = move.attributes_as(at.DimensionsAttributes).dimensions
+            part = self._reshaped(part, move.shape.dimensions)
+            part = self._add(build.transpose(part, [order.index(d) for d in range(len(order))]))
+        return self._reshaped(part, instruction.shape.dimensions)
+
+    def _reshaped(self, value: HloInstruction, dimensions: Sequence[int]) -> HloInstruction:
+        return value if value.shape.dimensions == tuple(dimensions) else self._add(build.reshape(value, dimensions))
 
     def _invariant(self, element: int) -> HloInstruction | None:
         """An element of the other loop's state, if that never changes."""

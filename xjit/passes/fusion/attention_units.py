@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from xjit.hlo import HloInstruction
+from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo.ir.post_order import post_order
 from xjit.passes.analysis.attention.places import MOVES
 from xjit.passes.analysis.attention.products import ScoreProduct, is_elementwise
 from xjit.passes.framework.base import has_control_dependencies
+
+LONG = 32
+"""Instructions that are computed for an element, so many that they had better be computed once."""
 
 
 def fused_instructions(product: ScoreProduct, sums: Collection[HloInstruction] = ()) -> list[HloInstruction]:
@@ -19,12 +22,16 @@ def fused_instructions(product: ScoreProduct, sums: Collection[HloInstruction] =
     softmax = product.softmax
     if softmax is not None:
         demanding |= {softmax.maximum.instruction, softmax.total.instruction}
-    inside = _reached(product.root, leaves, demanding)
-    order = operands_first([product.root], inside)
+    roots = [product.root]
+    if product.weights is not None and softmax is not None:
+        roots += [softmax.maximum.instruction, softmax.total.instruction]
+    inside = _reached(roots, leaves, demanding)
+    order = operands_first(roots, inside)
     varying = _computed_from({product.dot, *(tile.place.instruction for tile in product.tiles)}, order)
     read = {o for i in order for o in i.operands if o not in inside}
     short = {i for i in _computed_from(read, order) & inside - varying if _is_short(i, product)}
-    inside = _reached(product.root, leaves | short, demanding)
+    short |= _shared([i for i in order if i not in varying], product)
+    inside = _reached(roots, leaves | short, demanding)
     return [i for i in order if i in inside]
 
 
@@ -34,11 +41,11 @@ def operands_first(roots: Sequence[HloInstruction], inside: Collection[HloInstru
 
 
 def _reached(
-    root: HloInstruction, leaves: Collection[HloInstruction], demanding: Collection[HloInstruction]
+    roots: Sequence[HloInstruction], leaves: Collection[HloInstruction], demanding: Collection[HloInstruction]
 ) -> set[HloInstruction]:
-    """Returns what the root is computed from, as far as that is elementwise or among the `demanding`."""
+    """Returns what the roots are computed from, as far as that is elementwise or among the `demanding`."""
     inside: set[HloInstruction] = set()
-    stack = [root]
+    stack = list(roots)
     while stack:
         instruction = stack.pop()
         if instruction in inside or instruction in leaves:
@@ -67,8 +74,66 @@ def _is_short(instruction: HloInstruction, product: ScoreProduct) -> bool:
     return instruction.shape.num_elements <= batch * max(sizes[product.rows], product.num_columns)
 
 
-def scores_are_needed(product: ScoreProduct, units: list[HloInstruction]) -> bool:
-    """Whether something outside of a fusion of these instructions needs what is computed from the scores' products."""
+def _shared(order: Sequence[HloInstruction], product: ScoreProduct) -> set[HloInstruction]:
+    """Returns what several products of the batch have in common, and is long to compute: random numbers, for one."""
+    sizes = product.root.shape.dimensions
+    scores = math.prod(sizes[d] for d in product.batch) * sizes[product.rows] * product.num_columns
+    steps: dict[HloInstruction, frozenset[HloInstruction]] = {}
+    for instruction in order:
+        below = frozenset[HloInstruction]().union(*(steps.get(o, frozenset()) for o in instruction.operands))
+        is_step = instruction.opcode not in MOVES and instruction.operand_count > 0
+        steps[instruction] = below | {instruction} if is_step and len(below) < LONG else below
+    return {i for i, below in steps.items() if len(below) >= LONG and 2 * i.shape.num_elements <= scores}
+
+
+def outputs_of(product: ScoreProduct, units: Sequence[HloInstruction]) -> list[HloInstruction] | None:
+    """Returns the results of a product's fusion of these instructions: with its own, the softmax's maxima and totals if
+    these are needed.
+
+    None if something outside needs what else is computed from the scores' products, or what rows have is needed inside.
+    """
     inside = set(units)
-    from_scores = _computed_from({tile.place.instruction for tile in product.tiles}, units) - {product.root}
-    return any(has_control_dependencies(i) or i.is_root() or not inside.issuperset(i.users) for i in from_scores)
+    softmax = product.softmax
+    statistics = [] if softmax is None else [softmax.maximum.instruction, softmax.total.instruction]
+    tiles = {tile.place.instruction for tile in product.tiles}
+    from_scores = _computed_from(tiles, [i for i in units if i not in statistics]) - {product.root}
+    needed = [i for i in from_scores if i.is_root() or not inside.issuperset(i.users)]
+    if needed or any(has_control_dependencies(i) for i in _computed_from(tiles, units) - {product.root}):
+        return None
+    # what is computed from these for rows is computed again outside, where something needs it
+    outputs = [s for s in statistics if s.is_root() or not inside.issuperset(_users_of(s, inside))]
+    if any(s.is_root() for s in statistics) or (product.weights is not None and statistics[1] not in outputs):
+        return None
+    if any(s.shape.element_type is not PrimitiveType.F32 for s in outputs):
+        return None
+    outputs = [product.root, *outputs]
+    return None if _need_themselves(inside, outputs) else outputs
+
+
+def _users_of(statistic: HloInstruction, inside: Collection[HloInstruction]) -> set[HloInstruction]:
+    """Returns what uses a number of each row, and what uses, in the fusion, what is computed from such alone."""
+    found = set(statistic.users)
+    stack = [user for user in found if user in inside]
+    while stack:
+        instruction = stack.pop()
+        if instruction.shape.num_elements > statistic.shape.num_elements:
+            continue
+        following = set(instruction.users) - found
+        found |= following
+        stack += [user for user in following if user in inside]
+    return found
+
+
+def _need_themselves(inside: Collection[HloInstruction], outputs: Sequence[HloInstruction]) -> bool:
+    """Whether a fusion reads what is computed from its own results."""
+    operands = {o for i in inside for o in i.operands if o not in inside}
+    stack = [u for output in outputs for u in output.users if u not in inside]
+    seen = set(stack)
+    while stack:
+        instruction = stack.pop()
+        if instruction in operands:
+            return True
+        behind = {*instruction.users, *instruction.control_successors} - seen
+        seen |= behind
+        stack += behind
+    return False

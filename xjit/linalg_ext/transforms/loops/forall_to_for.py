@@ -8,7 +8,7 @@ from xjit.linalg_ext.ir import Block, Builder, DenseArrayAttr, IndexType, Linalg
 from xjit.linalg_ext.transforms.building_blocks.index_values import Index, IndexBuilder
 from xjit.linalg_ext.transforms.building_blocks.slices import mixed, slice_lists
 
-__all__ = ["forall_to_for"]
+__all__ = ["forall_bounds", "forall_to_for"]
 
 
 def forall_to_for(loop: Operation) -> list[Operation]:
@@ -20,7 +20,7 @@ def forall_to_for(loop: Operation) -> list[Operation]:
     """
     if loop.name != "scf.forall":
         raise LinalgError(f"'{loop.name}' op is no scf.forall", loop.location)
-    lower, upper, step = _bounds(loop)
+    lower, upper, step = forall_bounds(loop)
     outer = IndexBuilder(Builder.before(loop))
     shared = list(loop.operands[len(loop.operands) - len(loop.results) :])
     builder, carried, found = outer.builder, shared, list[Operation]()
@@ -43,7 +43,8 @@ def forall_to_for(loop: Operation) -> list[Operation]:
     return found
 
 
-def _bounds(loop: Operation) -> list[list[Index]]:
+def forall_bounds(loop: Operation) -> list[list[Index]]:
+    """Returns the lower bounds, the upper bounds and the steps of a `scf.forall`."""
     rest: Sequence[Value] = loop.operands[: len(loop.operands) - len(loop.results)]
     lists: list[list[Index]] = []
     for name in ("LowerBound", "UpperBound", "Step"):

@@ -8,15 +8,16 @@ product, which is short.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xjit.affine import AffineExpr, constant, dim, substitute, substitute_all
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo import attributes as at
 from xjit.passes.analysis.attention.digits import digits_of, in_terms_of, is_plain
 from xjit.passes.analysis.attention.places import MOVES, Place, Space
-from xjit.passes.analysis.attention.products import ScoreProduct, find_products, is_elementwise
-from xjit.passes.analysis.attention.softmax import Softmax, find_softmax
+from xjit.passes.analysis.attention.products import ScoreProduct, find_products, is_elementwise, is_of_products
+from xjit.passes.analysis.attention.softmax import Softmax, find_softmax, is_constant
+from xjit.passes.analysis.attention.weights import Factor, is_implied
 
 _PASSED = MOVES | {"convert"}
 MAX_READERS = 400
@@ -29,7 +30,8 @@ class RowSum:
 
     Indices are over the dimensions of the exponentials, and one more: the inner one of the product with the values.
     `product` is that product, at an index over the dimensions of the exponentials.
-    `factors` divide where they say so; `negative` factors -1 are an odd number.
+    `factors` divide where they say so, those that are true or false count as 1 and 0; `negative` factors -1 are an odd
+    number. `masks` are the factors that differ from column to column.
     """
 
     reduce: HloInstruction
@@ -39,6 +41,7 @@ class RowSum:
     factors: tuple[tuple[Place, bool], ...]
     negative: bool
     depth: int
+    masks: frozenset[Factor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,8 @@ class Gradient:
     """What reads the scores of a softmax. `weights` are its exponentials, `column` the dimension it is along.
 
     `forward` is the forward product, whose result `result` is at an index over the dimensions of the weights, if the
-    program has it; `products` are the others.
+    program has it; `products` are the others. `masks` are what the forward product's weights are multiplied with, and
+    the gradient of these.
     """
 
     weights: HloInstruction
@@ -56,6 +60,7 @@ class Gradient:
     result: Place | None
     sums: tuple[RowSum, ...]
     products: tuple[ScoreProduct, ...]
+    masks: frozenset[Factor]
 
     def all_products(self) -> tuple[ScoreProduct, ...]:
         """The forward product, if there is one, and the others."""
@@ -85,14 +90,22 @@ def find_gradient(weights: HloInstruction) -> Gradient | None:
         if product is None:
             return None
         products.append(product)
-    sums = [_row_sum(reduce, weights, column) for reduce in reduces]
+    sums = [_row_sum(reduce, weights, column, softmax) for reduce in reduces]
     kept = tuple(s for s in sums if s is not None)
     if not products or len(kept) < len(sums):
         return None
     result = None if forward is None else _result_of(forward, weights)
     if forward is not None and (result is None or not all(_same_values(forward, s, weights) for s in kept)):
         return None
-    return Gradient(weights, column, softmax, forward, result, kept, tuple(products))
+    masks = {row_sum.masks for row_sum in kept}
+    if forward is not None:
+        of_forward, taken_in = _masks_of(forward, weights)
+        masks.add(of_forward)
+        without = [_without(row_sum, taken_in) for row_sum in kept]
+        kept = tuple(row_sum for row_sum in without if row_sum is not None)
+    if len(masks) > 1 or len(kept) < len(sums):
+        return None
+    return Gradient(weights, column, softmax, forward, result, kept, tuple(products), next(iter(masks), frozenset()))
 
 
 def _product_of(dot: HloInstruction, weights: HloInstruction) -> ScoreProduct | None:
@@ -220,7 +233,40 @@ def _same_values(forward: ScoreProduct, row_sum: RowSum, weights: HloInstruction
     return (other.base, other.row_stride, other.column_stride) == (base, own.row_stride, own.column_stride)
 
 
-def _row_sum(reduce: HloInstruction, weights: HloInstruction, column: int) -> RowSum | None:
+def _masks_of(forward: ScoreProduct, weights: HloInstruction) -> tuple[frozenset[Factor], list[Factor]]:
+    """Returns what a forward product's weights are multiplied with, over the dimensions of the exponentials.
+
+    First what differs from column to column, then what does not.
+    """
+    softmax = forward.softmax
+    if softmax is None or forward.weights is None:
+        return frozenset(), []
+    found = _factors(forward.space, forward.weights, forward.column)
+    known = in_terms_of(softmax.exponential, forward.space.sizes)
+    assert found is not None and known is not None and not found[1]
+    column, space = forward.column.position, Space(weights.shape.dimensions)
+    factors = [factor for factor in found[0] if factor.place.instruction is not weights]
+    masks = frozenset(_moved_factor(space, factor, known) for factor in factors if _uses(factor.place, column))
+    return masks, [_moved_factor(space, factor, known) for factor in factors if not _uses(factor.place, column)]
+
+
+def _without(row_sum: RowSum, taken_in: Sequence[Factor]) -> RowSum | None:
+    """Returns a row sum without factors that the forward result has; None if it has them not."""
+    rest = list(row_sum.factors)
+    for factor in taken_in:
+        own = factor.place, factor.role == "divide"
+        if own not in rest or factor.role.startswith("select"):
+            return None
+        rest.remove(own)
+    return replace(row_sum, factors=tuple(rest))
+
+
+def _moved_factor(space: Space, factor: Factor, known: Mapping[int, AffineExpr]) -> Factor:
+    index = tuple(space.simplify(e) for e in substitute_all(factor.place.index, known))
+    return Factor(Place(factor.place.instruction, index), factor.role)
+
+
+def _row_sum(reduce: HloInstruction, weights: HloInstruction, column: int, softmax: Softmax) -> RowSum | None:
     """Returns what a reduce of something computed from the weights sums, if it is a row sum."""
     dimensions = reduce.attributes_as(at.DimensionsAttributes).dimensions
     summed = reduce.operand(0)
@@ -231,8 +277,9 @@ def _row_sum(reduce: HloInstruction, weights: HloInstruction, column: int) -> Ro
     if decomposed is None:
         return None
     factors, negative = decomposed
-    own = [f for f, inverted in factors if f.instruction is weights and not inverted]
-    dots = [f for f, inverted in factors if f.opcode == "dot" and f.index and not inverted and _uses(f, dimensions[0])]
+    plain = [factor.place for factor in factors if factor.role == "multiply"]
+    own = [f for f in plain if f.instruction is weights]
+    dots = [f for f in plain if f.opcode == "dot" and f.index and _uses(f, dimensions[0])]
     if len(own) != 1 or len(dots) != 1:
         return None
     known = in_terms_of(own[0], space.sizes)
@@ -240,9 +287,14 @@ def _row_sum(reduce: HloInstruction, weights: HloInstruction, column: int) -> Ro
         return None
     if not _keeps_order(known, dimensions[0], space.sizes):
         return None
-    rest = [(f, inverted) for f, inverted in factors if f not in (own[0], dots[0])]
-    if any(_uses(f, dimensions[0]) for f, _ in rest):
+    rest = [factor for factor in factors if factor.place not in (own[0], dots[0])]
+    over = [factor for factor in rest if _uses(factor.place, dimensions[0])]
+    rest = [factor for factor in rest if factor not in over]
+    if any(is_of_products(factor.place.instruction) for factor in over) or any(f.role == "select-not" for f in rest):
         return None
+    own_space = Space(weights.shape.dimensions)
+    moved_masks = [_moved_factor(own_space, factor, known) for factor in over]
+    masks = frozenset(factor for factor in moved_masks if not is_implied(own_space, factor, softmax.logits))
     ranges = space.ranges(dots[0])
     if ranges is None or sum(size > 1 for size in ranges) != 1:
         return None
@@ -256,13 +308,13 @@ def _row_sum(reduce: HloInstruction, weights: HloInstruction, column: int) -> Ro
     gradient, values = moved if not _uses(moved[0], column) else moved[::-1]
     if gradient is None or values is None or _uses(gradient, column) or not _uses(values, column):
         return None
-    others = [(_moved(f, known), inverted) for f, inverted in rest]
+    others = [(_moved(factor.place, known), factor.role == "divide") for factor in rest]
     factors_of_rows = tuple((f, inverted) for f, inverted in others if f is not None)
     sizes = *weights.shape.dimensions, max(ranges)
     if any(digits_of(p, sizes) is None for p in (gradient, values, *(f for f, _ in factors_of_rows))):
         return None
     product = Place(dots[0].instruction, substitute_all(dots[0].index, known))
-    return RowSum(reduce, product, gradient, values, factors_of_rows, negative, max(ranges))
+    return RowSum(reduce, product, gradient, values, factors_of_rows, negative, max(ranges), masks)
 
 
 def _moved(place: Place | None, known: Mapping[int, AffineExpr]) -> Place | None:
@@ -285,19 +337,25 @@ def _starts_at_zero(reduce: HloInstruction) -> bool:
     return initial.opcode == "constant" and float(initial.attributes_as(at.ConstantAttributes).literal.array[()]) == 0.0
 
 
-def _factors(space: Space, place: Place, column: AffineExpr) -> tuple[list[tuple[Place, bool]], bool] | None:
-    """Returns what a product is the product of, and which of it divides; whether its sign changes."""
-    found: list[tuple[Place, bool]] = []
+def _factors(space: Space, place: Place, column: AffineExpr) -> tuple[list[Factor], bool] | None:
+    """Returns what a product is the product of; whether its sign changes."""
+    found: list[Factor] = []
     negative = False
     stack = [(place, False)]
     while stack:
         place, inverted = stack.pop()
         place = space.behind(place, _PASSED)
-        varies = any(e.uses_dim(column.position) for e in place.index)
-        if not varies or place.opcode not in ("multiply", "divide", "negate"):
-            found.append((place, inverted))
-            continue
         operands = [space.operand(place, number) for number in range(place.instruction.operand_count)]
+        varies = any(e.uses_dim(column.position) for e in place.index)
+        mask = None if inverted or not varies or place.opcode != "select" else _mask(space, operands)
+        if mask is not None:
+            factor, value = mask
+            found.append(factor)
+            stack.append((value, False))
+            continue
+        if not varies or place.opcode not in ("multiply", "divide", "negate"):
+            found.append(Factor(place, "divide" if inverted else "multiply"))
+            continue
         if place.opcode == "negate":
             negative = not negative
         for number, operand in enumerate(operands):
@@ -305,3 +363,14 @@ def _factors(space: Space, place: Place, column: AffineExpr) -> tuple[list[tuple
                 return None
             stack.append((operand, inverted != (place.opcode == "divide" and number == 1)))
     return found, negative
+
+
+def _mask(space: Space, operands: Sequence[Place | None]) -> tuple[Factor, Place] | None:
+    """Returns the mask and the value of a selection between that and zero."""
+    test, value, other = operands
+    if test is None or value is None or other is None:
+        return None
+    test = space.behind(test, MOVES)
+    if is_constant(space, other, 0.0):
+        return Factor(test, "select"), value
+    return (Factor(test, "select-not"), other) if is_constant(space, value, 0.0) else None

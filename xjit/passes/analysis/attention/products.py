@@ -14,9 +14,10 @@ from xjit.affine import AffineExpr, constant, dim
 from xjit.hlo import HloInstruction, PrimitiveType, Trait
 from xjit.passes.analysis.attention.places import MATRIX_TYPES, MOVES, Matrix, Place, Space
 from xjit.passes.analysis.attention.softmax import Softmax, find_softmax
+from xjit.passes.analysis.attention.weights import find_weights, softmax_of
 
-MAX_NODES = 200
-"""Instructions that may lie between products."""
+MAX_NODES = 400
+"""Instructions that may lie between products, and what else of shorter arrays is looked at."""
 MAX_TILES = 2
 """Products that scores may be computed from."""
 _PASSED = MOVES | {"convert"}
@@ -41,6 +42,7 @@ class ScoreProduct:
 
     `rows` and `width` are dimensions of the root: those of the product's rows and columns. The other ones say which of
     many products it is. `scores` is what is to be computed of each score: with a `softmax`, what that is taken of.
+    With `weights`, these are multiplied with `right`, multiples of the softmax's exponentials, which nothing divides.
     `between` are the instructions between the products.
     """
 
@@ -52,6 +54,7 @@ class ScoreProduct:
     column: AffineExpr
     scores: Place
     softmax: Softmax | None
+    weights: Place | None
     right: Matrix
     result: Matrix
     tiles: tuple[Tile, ...]
@@ -117,22 +120,28 @@ class _Finder:
         self.dot = dot
         self.column = column
         self.is_inside = is_inside
+        self.num_scores = 0
 
     def find(self, scores: Place, right: Place, total: Place | None) -> ScoreProduct | None:
         softmax = find_softmax(self.space, scores, total, (self.column,))
         if total is not None and softmax is None:
             return None
-        wanted = scores if softmax is None else softmax.logits
-        if wanted.instruction.shape.element_type not in MATRIX_TYPES:
-            return None
-        between: set[HloInstruction] = set()
-        dots = self._dots(wanted, between)
-        if dots is None or not 1 <= len(dots) <= MAX_TILES:
-            return None
         sides = self._sides(scores, right)
         if sides is None:
             return None
         rows, width = sides
+        self.num_scores = scores.instruction.shape.num_elements
+        between: set[HloInstruction] = set()
+        weights = None
+        if softmax is None:
+            softmax = self._softmax_of_weights(scores, between)
+            weights = None if softmax is None else self.space.behind(scores, _PASSED)
+        wanted = scores if softmax is None else softmax.logits
+        if wanted.instruction.shape.element_type not in MATRIX_TYPES:
+            return None
+        dots = self._dots(wanted, between)
+        if dots is None or not 1 <= len(dots) <= MAX_TILES:
+            return None
         matrix = self.space.matrix(right, self.column, dim(width), dim(rows))
         result = self.space.array_matrix(self.space.identity(self.root), dim(rows), dim(width), self.column)
         tiles = [self._tile(place, rows) for place in dots]
@@ -150,11 +159,28 @@ class _Finder:
             self.column,
             wanted,
             softmax,
+            weights,
             matrix,
             result,
             found,
             frozenset(between),
         )
+
+    def _softmax_of_weights(self, scores: Place, between: set[HloInstruction]) -> Softmax | None:
+        """Returns the softmax whose exponentials are multiplied with what is neither of rows nor of other products.
+
+        What factors are computed from is added to `between`.
+        """
+        found = find_weights(self.space, scores, lambda e: softmax_of(self.space, e, self.column) is not None)
+        if found is None or len(found.over(self.column)) < len(found.factors):
+            return None
+        softmax = softmax_of(self.space, found.exponential, self.column)
+        assert softmax is not None
+        inside = set[HloInstruction]()
+        if any(self._dots(factor.place, inside) != [] for factor in found.factors):
+            return None
+        between |= inside
+        return softmax
 
     def _sides(self, scores: Place, right: Place) -> tuple[int, int] | None:
         """Returns the dimensions of the rows and of the width: those that only one side depends on."""
@@ -173,12 +199,18 @@ class _Finder:
         """
         found: dict[HloInstruction, Place] = {}
         seen: set[Place] = set()
+        short: set[Place] = set()
         stack = [wanted]
         while stack:
             place = stack.pop()
-            if place in seen:
+            if place in seen or place in short:
                 continue
-            seen.add(place)
+            if place.instruction.shape.num_elements < self.num_scores // 2:  # it is computed from no scores
+                if len(short) == MAX_NODES:
+                    continue
+                short.add(place)
+            else:
+                seen.add(place)
             if place.opcode == "dot" and self._is_score(place):
                 if found.setdefault(place.instruction, place) != place:
                     return None
@@ -229,3 +261,22 @@ def is_elementwise(instruction: HloInstruction) -> bool:
     if instruction.shape.element_type is PrimitiveType.F64 or instruction.shape.element_type.is_complex:
         return False
     return instruction.opcode in MOVES or instruction.opcode == "iota" or instruction.op.has(Trait.ELEMENTWISE)
+
+
+def is_of_products(instruction: HloInstruction) -> bool:
+    """Whether something is computed, element by element, from a dot."""
+    return bool(dots_above(instruction))
+
+
+def dots_above(instruction: HloInstruction) -> set[HloInstruction]:
+    """Returns dots that something is computed from, element by element."""
+    found = {instruction} if instruction.opcode == "dot" else set[HloInstruction]()
+    stack, seen = [] if found else [instruction], {instruction}
+    while stack and len(seen) < MAX_NODES:
+        for operand in stack.pop().operands:
+            if operand.opcode == "dot":
+                found.add(operand)
+            elif operand not in seen and is_elementwise(operand):
+                seen.add(operand)
+                stack.append(operand)
+    return found

@@ -50,10 +50,10 @@ def find_softmax(space: Space, scores: Place, total: Place | None, columns: Colu
     if difference is None:
         return None
     logits, shift = difference
-    maximum = _maximum(space, shift)
-    if not _reduces(space, maximum, "maximum", logits, columns):
+    maximum = shifted_maximum(space, shift)
+    if not reduces(space, maximum, "maximum", logits, columns):
         return None
-    if not _reduces(space, total, "add", exponential, columns):
+    if not reduces(space, total, "add", exponential, columns):
         return None
     return Softmax(logits, exponential, maximum, total)
 
@@ -65,18 +65,18 @@ def find_masked_softmax(space: Space, terms: Place, total: Place, columns: Colum
     masked = space.behind(terms, _PASSED)
     parts = [space.operand(masked, i) for i in range(3)] if masked.opcode == "select" else [None]
     mask, value, other = parts if len(parts) == 3 else (None, None, None)
-    if mask is None or value is None or other is None or not _is_constant(space, other, 0.0):
+    if mask is None or value is None or other is None or not is_constant(space, other, 0.0):
         return None
     exponential = space.behind(value, _PASSED)
     difference = _exponential_of_difference(space, exponential)
     if difference is None:
         return None
-    maximum = _maximum(space, difference[1])
+    maximum = shifted_maximum(space, difference[1])
     ranges = space.ranges(maximum) if maximum.opcode == "reduce" else None
     logits = None if ranges is None or len(ranges) != len(columns) else space.operand(maximum, 0, columns)
-    if logits is None or not _reduces(space, maximum, "maximum", logits, columns):
+    if logits is None or not reduces(space, maximum, "maximum", logits, columns):
         return None
-    if not _reduces(space, space.behind(total, _PASSED), "add", masked, columns):
+    if not reduces(space, space.behind(total, _PASSED), "add", masked, columns):
         return None
     if not _masks(space, logits, mask, difference[0]):
         return None
@@ -94,7 +94,7 @@ def _masked(space: Space, place: Place, mask: Place) -> Place | None:
     place = space.behind(place, _PASSED)
     parts = [space.operand(place, i) for i in range(3)] if place.opcode == "select" else [None]
     test, inside, outside = parts if len(parts) == 3 else (None, None, None)
-    if test is None or inside is None or outside is None or not _is_constant(space, outside, -np.inf):
+    if test is None or inside is None or outside is None or not is_constant(space, outside, -np.inf):
         return None
     same = space.behind(test, _PASSED) == space.behind(mask, _PASSED)
     return space.behind(inside, _PASSED) if same else None
@@ -116,7 +116,7 @@ def _quotient(space: Space, place: Place) -> tuple[Place, Place] | None:
     for factor, other in ((a, b), (b, a)):
         factor = space.behind(factor, _PASSED)
         one = _operand(space, factor, "divide", 0)
-        if one is not None and _is_constant(space, one, 1.0):
+        if one is not None and is_constant(space, one, 1.0):
             denominator = space.operand(factor, 1)
             return None if denominator is None else (other, denominator)
     return None
@@ -150,26 +150,48 @@ def _exponential_of_logarithm(space: Space, place: Place, columns: Columns) -> t
     return exponential, total
 
 
-def _maximum(space: Space, shift: Place) -> Place:
+def shifted_maximum(space: Space, shift: Place) -> Place:
     """Returns the maximum behind what replaces infinite ones by 0 and what bounds it by -inf."""
     shift = space.behind(shift, _PASSED)
     if shift.opcode == "select":
-        test, value, other = (space.operand(shift, i) for i in range(3))
-        if test is None or value is None or other is None or not _is_constant(space, other, 0.0):
+        guarded = _guarded(space, shift)
+        if guarded is None:
             return shift
-        tested = _operand(space, space.behind(test, _PASSED), "is-finite", 0)
-        if tested is None or space.behind(tested, _PASSED) != space.behind(value, _PASSED):
-            return shift
-        shift = space.behind(value, _PASSED)
+        shift = guarded
     if shift.opcode == "maximum":
         a, b = space.operand(shift, 0), space.operand(shift, 1)
         for bound, value in ((a, b), (b, a)):
-            if bound is not None and value is not None and _is_constant(space, bound, -np.inf):
+            if bound is not None and value is not None and is_constant(space, bound, -np.inf):
                 return space.behind(value, _PASSED)
     return shift
 
 
-def _reduces(space: Space, place: Place, opcode: str, wanted: Place, columns: Columns) -> bool:
+def _guarded(space: Space, selection: Place) -> Place | None:
+    """Returns what a selection replaces by 0 where it is not finite, or where it is -inf; None if that is none."""
+    test, *choices = [place for i in range(3) if (place := space.operand(selection, i)) is not None]
+    if len(choices) < 2:
+        return None
+    test = space.behind(test, _PASSED)
+    if test.opcode == "compare":
+        is_equal = test.instruction.attributes_as(at.CompareAttributes).direction == "EQ"
+        tested, least = space.operand(test, 0), space.operand(test, 1)
+        if not is_equal or tested is None or least is None or not is_constant(space, least, -np.inf):
+            return None
+        zero, value = choices
+    else:
+        tested = _operand(space, test, "is-finite", 0)
+        value, zero = choices
+    value = space.behind(value, _PASSED)
+    is_guard = tested is not None and space.behind(tested, _PASSED) == value and is_constant(space, zero, 0.0)
+    return value if is_guard else None
+
+
+def masked_by(space: Space, logits: Place, mask: Place) -> bool:
+    """Whether logits are -inf where a mask is false."""
+    return _masked(space, logits, mask) is not None
+
+
+def reduces(space: Space, place: Place, opcode: str, wanted: Place, columns: Columns) -> bool:
     """Whether an element is the reduction of what is wanted over all columns."""
     reduce = place.instruction
     if reduce.opcode != "reduce" or reduce.operand_count != 2:
@@ -196,7 +218,7 @@ def starts_with_identity(initial: HloInstruction, opcode: str) -> bool:
     return value == (0.0 if opcode == "add" else -np.inf)
 
 
-def _is_constant(space: Space, place: Place, value: float) -> bool:
+def is_constant(space: Space, place: Place, value: float) -> bool:
     place = space.behind(place, _PASSED)
     if place.opcode != "constant" or not place.instruction.shape.element_type.is_float:
         return False

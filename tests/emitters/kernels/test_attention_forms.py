@@ -1,0 +1,159 @@
+"""Attention whose weights are not just a softmax: dropped, masked, with further columns, kept sums; against jaxlib."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import xjit
+from xjit.passes import pipelines
+from xjit.passes.fusion.attention_fusion import AttentionFusion
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+L, H, D = 160, 2, 16
+KEY = np.array([1, 2], np.uint32)
+
+
+def arrays(count: int, kind: Any = np.float32) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=(2, H, L, D)).astype(kind) for _ in range(count)]
+
+
+def scores(q: Any, k: Any) -> Any:
+    return q @ k.swapaxes(-1, -2) / 4
+
+
+def causal() -> Any:
+    return jnp.tril(jnp.ones((L, L), bool))
+
+
+def dropout(q: Any, k: Any, v: Any, key: Any) -> Any:
+    weights = jax.nn.softmax(scores(q, k))
+    keep = jax.random.bernoulli(jax.random.wrap_key_data(key), 0.8, weights.shape)
+    return jnp.where(keep, weights / 0.8, 0) @ v
+
+
+def dropout_of_all_heads(q: Any, k: Any, v: Any, key: Any) -> Any:
+    keep = jax.random.bernoulli(jax.random.wrap_key_data(key), 0.8, (1, 1, L, L))
+    return (jax.nn.softmax(scores(q, k)) * (keep.astype(q.dtype) / 0.8)) @ v
+
+
+def where(q: Any, k: Any, v: Any, lengths: Any) -> Any:
+    """The second batch has no keys: its weights are 0."""
+    return jax.nn.softmax(scores(q, k), where=jnp.arange(L) < lengths[:, None, None, None]) @ v
+
+
+def sink(q: Any, k: Any, v: Any, sinks: Any) -> Any:
+    further = jnp.broadcast_to(sinks[:, None, None], (2, H, L, 1)).astype(q.dtype)
+    logits = jnp.concatenate([jnp.where(causal(), scores(q, k), -jnp.inf), further], -1)
+    return jax.nn.softmax(logits)[..., :-1] @ v
+
+
+def sink_beside_nothing(q: Any, k: Any, v: Any, sinks: Any) -> Any:
+    """Rows whose scores are all -inf have weights of 0, as the sink has all."""
+    masked = jnp.where(jnp.arange(L)[:, None] > 3, scores(q, k), -jnp.inf)
+    further = jnp.broadcast_to(sinks[:, None, None], (2, H, L, 1))
+    return jax.nn.softmax(jnp.concatenate([further, masked], -1))[..., 1:] @ v
+
+
+def off_by_one(q: Any, k: Any, v: Any) -> Any:
+    logits = scores(q, k)
+    most = jax.lax.stop_gradient(jnp.maximum(logits.max(-1, keepdims=True), 0))
+    exponentials = jnp.exp(logits - most)
+    return exponentials / (exponentials.sum(-1, keepdims=True) + jnp.exp(-most)) @ v
+
+
+def no_maximum(q: Any, k: Any, v: Any) -> Any:
+    exponentials = jnp.exp(scores(q, k))
+    return exponentials / exponentials.sum(-1, keepdims=True) @ v
+
+
+def masked_after(q: Any, k: Any, v: Any, lengths: Any) -> Any:
+    """Rows behind the length are zeros."""
+    return (jax.nn.softmax(scores(q, k)) * (jnp.arange(L) < lengths[:, None])[:, None, :, None]) @ v
+
+
+def with_sums(q: Any, k: Any, v: Any) -> Any:
+    logits = scores(q, k)
+    return jax.nn.softmax(logits) @ v, jax.nn.logsumexp(logits, -1)
+
+
+def by_sums(q: Any, k: Any, v: Any) -> Any:
+    logits = scores(q, k)
+    return jnp.exp(logits - jax.nn.logsumexp(logits, -1, keepdims=True)) @ v
+
+
+def more_than_the_sum(q: Any, k: Any, v: Any) -> Any:
+    """Rows whose scores are all -inf are NaN."""
+    logits = jnp.where(jnp.arange(L)[:, None] > 3, scores(q, k), -jnp.inf)
+    exponentials = jnp.exp(logits - jax.lax.stop_gradient(logits.max(-1, keepdims=True)))
+    return exponentials / (exponentials.sum(-1, keepdims=True) + 1e-3) @ v
+
+
+LENGTHS = np.array([L // 2, 0], np.int32)
+SINKS = np.array([0.5, -1.0], np.float32)
+FORMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
+    "dropout": (dropout, [KEY]),
+    "dropout-of-all-heads": (dropout_of_all_heads, [KEY]),
+    "where": (where, [LENGTHS]),
+    "sink": (sink, [SINKS]),
+    "sink-beside-nothing": (sink_beside_nothing, [SINKS]),
+    "off-by-one": (off_by_one, []),
+    "no-maximum": (no_maximum, []),
+    "masked-after": (masked_after, [LENGTHS]),
+    "with-sums": (with_sums, []),
+    "by-sums": (by_sums, []),
+    "more-than-the-sum": (more_than_the_sum, []),
+}
+
+
+def compare(function: Callable[..., Any], inputs: list[np.ndarray], kernels: int, tolerance: float) -> None:
+    executable = xjit.compile(xjit.from_jax(function, *inputs))
+    assert [kernel.kind for kernel in executable.kernels].count("attention") == kernels
+    assert executable.memory_analysis().temp_size_in_bytes < 2 * H * L * L * 4
+    results, expected = (jax.tree.leaves(r) for r in (executable(*inputs), jax.jit(function)(*inputs)))
+    for got, want in zip(results, expected, strict=True):
+        got, want = np.asarray(got, np.float32), np.asarray(want, np.float32)
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forward(form: str) -> None:
+    function, more = FORMS[form]
+    compare(function, [*arrays(3), *more], 1, 1e-5)
+
+
+@pytest.mark.parametrize(("form", "tolerance"), [("sink", 2e-2), ("dropout", 2e-2), ("where", 2e-2)])
+def test_bf16(form: str, tolerance: float) -> None:
+    function, more = FORMS[form]
+    compare(function, [*arrays(3, jnp.bfloat16), *more], 1, tolerance)
+
+
+@pytest.mark.parametrize("form", ["dropout", "where", "sink", "off-by-one", "with-sums", "masked-after"])
+def test_gradient(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the result: a kernel for it, and one that makes the scores again for the gradients."""
+    function, more = FORMS[form]
+
+    def gradient(q: Any, k: Any, v: Any, *rest: Any) -> Any:
+        result, pull_back = jax.vjp(lambda *x: function(*x, *rest), q, k, v)
+        return result, pull_back(jax.tree.map(jnp.cos, result))
+
+    monkeypatch.setattr(
+        pipelines, "AttentionFusion", functools.partial(AttentionFusion, gradient_bytes=0, joint_batches=1)
+    )
+    compare(gradient, [*arrays(3), *more], 2, 1e-5)
+
+
+def test_overflow_is_not_hidden() -> None:
+    """Without a maximum, exponentials of large scores are infinite, and their quotients NaN."""
+    q, k, v = arrays(3)
+    q[0, 0, 3] *= 1000
+    got, want = (np.asarray(f(q, k, v)) for f in (xjit.compile(xjit.from_jax(no_maximum, q, k, v)), no_maximum))
+    np.testing.assert_array_equal(np.isnan(got).any(-1), np.isnan(want).any(-1))
+    assert np.isnan(got[0, 0, 3]).all()
