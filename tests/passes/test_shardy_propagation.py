@@ -69,3 +69,28 @@ def test_dimensions_of_one_element_do_not_hide_uneven_tiles() -> None:
         x = f32[1,18] parameter(0), sharding={devices=[1,8]<=[8]}
         ROOT flat = f32[18] reshape(x)""")
     assert sharding_of(module, "flat") == "devices=[8]<=[8]"
+
+
+def test_axes_that_a_region_leaves_free_pass_over_its_edges() -> None:
+    module = parse_hlo(f"""HloModule m, num_partitions=8
+
+        body {{
+          v = f32[4,16] parameter(0)
+          ROOT n = f32[4,16] negate(v)
+        }}
+
+        ENTRY e {{
+          x = f32[8,16] parameter(0), sharding={{{A_B}}}
+          s = f32[8,16] custom-call(x), custom_call_target="Sharding", sharding={{{A}}},
+            backend_config="unspecified_dims=[0,1]"
+          l = f32[4,16] custom-call(s), custom_call_target="SPMDFullToShardShape", backend_config="unspecified_dims=[0,1]",
+            sharding={{devices=[1,1,2,4]<=[8] last_tile_dims={{manual, replicated}}}}
+          c = f32[4,16] call(l), to_apply=body, frontend_attributes={{xjit.manual_axes="a"}}
+          ROOT f = f32[8,16] custom-call(c), custom_call_target="SPMDShardToFullShape", sharding={{{A}}},
+            backend_config="unspecified_dims=[0,1]"
+        }}""")
+    ShardingPropagation(allow_spmd_sharding_propagation_to_output=True, even_boundary=False, mesh=MESH).run(module)
+    inside = "devices=[1,4,2]<=[2,4]T(1,0) last_tile_dims={manual}"
+    body = module.entry_computation.root_instruction.operand(0).to_apply
+    assert {str(i.sharding).strip("{}").rstrip("}") + "}" for i in body.instructions} == {inside}
+    assert sharding_of(module, "f") == A_B

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.support.spmd import check, check_annotated, exchanges, partition
 from xjit.hlo import HloError
 from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.compare.fingerprint import module_fingerprint
+from xjit.ops.evaluation import evaluate_devices
 from xjit.passes import run_passes
 from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner
 from xjit.text.parser import parse_hlo
@@ -251,6 +253,59 @@ def test_subgroups_that_are_manual_exchange_among_themselves() -> None:
     assert SpmdPartitioner().run(module)
     (gather,) = [i for i in module.entry_computation.instructions if i.opcode == "all-gather"]
     assert "replica_groups={{0,1},{2,3}}" in str(gather)
+
+
+REGION = """ENTRY e {{
+    x = f32[8,6] parameter(0), sharding={{devices=[2,2]<=[4]}}
+    l = f32[4,6] custom-call(x), custom_call_target="SPMDFullToShardShape",
+      sharding={{devices=[1,2,2]<=[2,2]T(1,0) last_tile_dims={{manual}}}}
+    {body}, sharding={{devices=[1,2,2]<=[2,2]T(1,0) last_tile_dims={{manual}}}}
+    ROOT f = f32[8,6] custom-call(c), custom_call_target="SPMDShardToFullShape", sharding={{devices=[2,2]<=[4]}} }}"""
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (
+            "c = f32[4,6] all-reduce(l), channel_id=1, replica_groups={{0,2},{1,3}}, to_apply=add",
+            "f32[4,3]{1,0} all-reduce",
+        ),
+        (
+            "c = f32[4,6] collective-permute(l), channel_id=1, source_target_pairs={{0,2},{2,0}}",
+            "f32[4,3]{1,0} collective-permute",
+        ),
+        (
+            "g = f32[8,6] all-gather(l), channel_id=1, replica_groups={{0,2},{1,3}}, dimensions={0}, "
+            "sharding={devices=[1,2,2]<=[2,2]T(1,0) last_tile_dims={manual}} c = f32[4,6] slice(g), slice={[0:4], [0:6]}",
+            "f32[8,3]{1,0} all-gather",
+        ),
+    ],
+)
+def test_collectives_of_a_region_are_done_tile_by_tile(body: str, expected: str) -> None:
+    module = parse_hlo("HloModule m, num_partitions=4 " + ADD + REGION.format(body=body))
+    assert SpmdPartitioner().run(module)
+    assert len(exchanges(module)) == 1 and expected in str(module)
+
+
+@pytest.mark.parametrize("rows", [4, 3])
+def test_tiles_that_differ_at_the_edge_of_a_region_are_gathered(rows: int) -> None:
+    module = parse_hlo(
+        f"HloModule m, num_partitions=4 ENTRY e {{ x = f32[{2 * rows},4] parameter(0), sharding={{devices=[4,1]<=[4]}} "
+        f'l = f32[{rows},4] custom-call(x), custom_call_target="SPMDFullToShardShape", '
+        "sharding={devices=[2,1,2]<=[2,2]T(1,0) last_tile_dims={manual}}, "
+        'frontend_attributes={xjit.manual_part="devices=[2,1,2]<=[4] last_tile_dim_replicate"} '
+        f'ROOT f = f32[{2 * rows},4] custom-call(l), custom_call_target="SPMDShardToFullShape", '
+        "sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}, "
+        'frontend_attributes={xjit.manual_part="devices=[2,1,2]<=[4] last_tile_dim_replicate"} }'
+    )
+    assert SpmdPartitioner().run(module)
+    assert exchanges(module) == ["all-gather"] * (1 if rows == 4 else 2)
+    x = np.arange(8.0 * rows, dtype=np.float32).reshape(2 * rows, 4)
+    tile = -(-2 * rows // 4)
+    padded = np.concatenate([x, np.full((4 * tile - len(x), 4), np.nan, np.float32)])
+    results = evaluate_devices(module, [[padded[p * tile : (p + 1) * tile]] for p in range(4)])
+    for device, result in enumerate(results):
+        np.testing.assert_array_equal(result, x[device // 2 * rows :][:rows])
 
 
 def test_collectives_stay_within_replicas() -> None:

@@ -114,7 +114,7 @@ class AxisFactors:
             ]
             dimensions = self.axes.extended(array.slot, wanted)
             if dimensions is not None:
-                array.slot.sharding = self.axes.sharding(dimensions)
+                self.axes.set_axes(array.slot, dimensions)
                 changed = True
         return changed
 

@@ -12,6 +12,7 @@ from xjit.passes.sharding.acceptance import Acceptance
 from xjit.passes.sharding.axis_factors import AxisFactors
 from xjit.passes.sharding.dimension_factors import factors_of
 from xjit.passes.sharding.factor_rows import Dims, Factors
+from xjit.passes.sharding.manual_regions import TO_REGION, pass_free_axes
 from xjit.passes.sharding.sharding_annotations import BARRIERS, BOUNDARIES, target_of
 from xjit.passes.sharding.sharding_slots import ShardingSlots, Slot
 
@@ -93,7 +94,7 @@ class Propagation:
 
     def _from_operands(self, instruction: HloInstruction, round_: int) -> bool:
         if target_of(instruction) in BARRIERS | BOUNDARIES:
-            return False
+            return self._over_boundary(instruction)
         changed = False
         single = instruction.user_count <= 1
         for source, target in self.slots.links[instruction]:
@@ -119,7 +120,7 @@ class Propagation:
     def _from_users(self, user: HloInstruction, round_: int) -> bool:
         """Gives the operands of an instruction what follows from its results, and late from each other."""
         if target_of(user) in BARRIERS | BOUNDARIES:
-            return False
+            return self._over_boundary(user)
         changed = False
         for source, target in self.slots.links[user]:
             changed |= self.accept.offer(source, target.sharding, round_)
@@ -143,6 +144,15 @@ class Propagation:
                     sharding = _moved(source.sharding, source_dims, dims, slot, row, round_)
                     changed |= self.accept.offer(slot, sharding, round_, single_use=single)
         return changed
+
+    def _over_boundary(self, call: HloInstruction) -> bool:
+        """Axes of a mesh that a manual region leaves to the compiler split arrays alike on both sides of its edge."""
+        axes = self.accept.axes
+        if axes is None or target_of(call) not in BOUNDARIES:
+            return False
+        sides = self.slots[call.operand(0)][0], self.slots[call][0]
+        outside, inside = sides if target_of(call) == TO_REGION else reversed(sides)
+        return pass_free_axes(axes, outside, inside)
 
     def _by_preference(self, instruction: HloInstruction, row: Factors) -> list[tuple[HloInstruction, Dims]]:
         """Returns the operands that say something: those split along batch dimensions first."""

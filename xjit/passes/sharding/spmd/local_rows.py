@@ -13,6 +13,7 @@ from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.sharding_algebra import NO_FACTOR
 from xjit.ops.reducers import reduction_identity, selected_extremum
+from xjit.passes.sharding.collective_factors import COLLECTIVES, collective_factors
 from xjit.passes.sharding.dimension_factors import factors_of
 from xjit.passes.sharding.factor_rows import Dims
 
@@ -42,7 +43,14 @@ def _batch_row(instruction: HloInstruction, whole: int) -> LocalRow:
     return LocalRow((dims,) * instruction.operand_count, (dims,))
 
 
+def _collective_row(instruction: HloInstruction) -> LocalRow:
+    """Dimensions that a collective does not gather, scatter or split are alike."""
+    row = collective_factors(instruction)
+    return LocalRow(tuple(d or () for d in row.operands), tuple(d or () for d in row.results))
+
+
 OTHER_ROWS: Mapping[str, Callable[[HloInstruction], LocalRow]] = {
+    **dict.fromkeys(COLLECTIVES, _collective_row),
     "cholesky": lambda i: _batch_row(i, 2),
     "fft": lambda i: _batch_row(i, len(i.attributes_as(at.FftAttributes).fft_length)),
     "triangular-solve": lambda i: _batch_row(i, 2),
