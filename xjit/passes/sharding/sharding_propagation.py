@@ -49,7 +49,7 @@ class ShardingPropagation(HloModulePass):
         folded = fold_annotations(computations, keep_calls=self.cse_prevention_only)
         if all(i.sharding is None for c in computations for i in c.instructions):
             return remove_barriers(computations) | folded.changed
-        slots = ShardingSlots(module, computations)
+        slots = ShardingSlots(module, computations, has_edges=self.mesh is not None)
         self._free_slots(slots, folded)
         axes = MeshAxes(self.mesh) if self.mesh else None
         if axes:
