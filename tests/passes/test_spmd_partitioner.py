@@ -198,6 +198,22 @@ def test_what_another_sharding_exchanges(before: str, after: str, expected: list
         assert exchanges(module) == expected, module
 
 
+@pytest.mark.parametrize(
+    ("kind", "instruction", "expected"),
+    [
+        ("f32", "reverse(x), dimensions={0}", ["collective-permute"]),
+        ("f32", "reverse(x), dimensions={1}", []),
+        ("c64", "fft(x), fft_type=FFT, fft_length={4,4}", ["all-gather"]),
+        ("f32", "sort(x), dimensions={0}, is_stable=true, to_apply=lt", ["all-to-all", "all-to-all"]),
+        ("f32", "sort(x), dimensions={1}, is_stable=true, to_apply=lt", []),
+    ],
+)
+def test_a_dimension_that_has_to_be_whole_borrows_another(kind: str, instruction: str, expected: list[str]) -> None:
+    module = partition(f"""lt {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=LT }}
+        ENTRY e {{ x = {kind}[4,4] parameter(0), sharding={{{ROWS}}} ROOT r = {kind}[4,4] {instruction}, sharding={{{ROWS}}} }}""")
+    assert exchanges(module) == expected, module
+
+
 def test_one_value_is_brought_into_a_sharding_once() -> None:
     module = partition(
         "ENTRY e { x = f32[8] parameter(0), sharding={devices=[4]<=[4]} s = f32[8] sine(x), sharding={replicated} "

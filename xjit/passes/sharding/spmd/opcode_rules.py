@@ -15,7 +15,7 @@ from xjit.passes.sharding.sharding_annotations import BOUNDARIES, target_of
 from xjit.passes.sharding.spmd.boundary_steps import step_over_boundary
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
-from xjit.passes.sharding.spmd.placement import local_shape, place
+from xjit.passes.sharding.spmd.placement import local_shape, place, sharding_of
 from xjit.passes.sharding.spmd.run_on_tiles import run_on_tiles
 from xjit.passes.sharding.spmd.run_once import owner, run_once
 from xjit.passes.sharding.spmd.select_and_scatter import select_and_scatter
@@ -119,6 +119,25 @@ def _rng(rng: HloInstruction, operands: Sequence[PartitionedHlo], target: Device
     return [PartitionedHlo(local, rng.shape, target)]
 
 
+def _reverse(
+    reverse: HloInstruction, operands: Sequence[PartitionedHlo], target: DeviceSharding, b: SpmdBuilder
+) -> Parts:
+    """Tiles of one size are reversed, each by the device that is as far from the other end."""
+    turned = reverse.attributes_as(at.DimensionsAttributes).dimensions
+    placement = place(reverse.shape.dimensions, target, b.spmd.devices)
+    split = [d for d in turned if placement.tiles[d] > 1]
+    if not split or any(placement.is_uneven(d) for d in split):
+        return run_on_tiles(reverse, operands, target, b)
+    coordinates = placement.coordinates.copy()
+    for d in split:
+        coordinates[:, d] = placement.tiles[d] - 1 - coordinates[:, d]
+    mirrored = sharding_of(coordinates, placement.subgroup)
+    if mirrored is None:
+        return run_on_tiles(reverse, operands, target, b)
+    local = reshard(operands[0], mirrored, b).local
+    return [PartitionedHlo(b.add(reverse.clone_with_new_operands(local.shape, [local])), reverse.shape, target)]
+
+
 def _custom_call(
     call: HloInstruction, operands: Sequence[PartitionedHlo], target: DeviceSharding, b: SpmdBuilder
 ) -> Parts:
@@ -147,6 +166,7 @@ OPCODE_RULES: Mapping[str, OpcodeRule] = {
     "pad": windowed,
     "reduce-window": windowed,
     "reshape": _reshape,
+    "reverse": _reverse,
     "rng": _rng,
     "select-and-scatter": select_and_scatter,
     "slice": windowed,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from xjit.hlo import HloInstruction, Shape
 from xjit.hlo import attributes as at
@@ -14,7 +17,7 @@ from xjit.ops.reducers import reduction_identity
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
 from xjit.passes.sharding.spmd.local_rows import LocalRow, local_row
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
-from xjit.passes.sharding.spmd.placement import Placement, local_shape, place
+from xjit.passes.sharding.spmd.placement import Placement, local_shape, place, sharding_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ def run_on_tiles(
     What has no row runs on whole arrays.
     """
     row = local_row(instruction) or _whole_row(instruction)
-    split = _choose(row, instruction, operands, target)
+    split = _with_borrowed_tiles(_choose(row, instruction, operands, target), instruction, target, b.spmd.devices)
     moved = [
         reshard(part, split.of(dims, part.shape.dimensions), b) if part.shape.is_array else part
         for part, dims in zip(operands, row.operands, strict=True)
@@ -84,6 +87,34 @@ def _choose(
         if part.sharding.is_tiled and any(f != NO_FACTOR for f in useful):
             chosen = _refined(chosen, move(part.sharding, useful, factors, sizes))
     return _Split(row, factors, sizes, chosen)
+
+
+def _with_borrowed_tiles(split: _Split, instruction: HloInstruction, target: DeviceSharding, devices: int) -> _Split:
+    """Where the result is to be split along dimensions that have to be whole, others are split as often meanwhile.
+
+    Not of convolutions, whose kernels would have to be gathered.
+    """
+    if not target.is_tiled or not split.factors or instruction.opcode == "convolution":
+        return split
+    shape, dims = next(s for _, s in instruction.shape.leaves()), split.row.results[0]
+    whole = [d for d, f in enumerate(dims) if f == NO_FACTOR and target.tiles[d] > 1]
+    count = math.prod(target.tiles[d] for d in whole)
+    sizes = [o.shape.num_elements if o.shape.is_array else 0 for o in instruction.operands]
+    largest = split.row.operands[sizes.index(max(sizes))] if sizes else ()
+    now, then = place(split.sizes, split.sharding, devices), place(shape.dimensions, target, devices)
+    free = [
+        (size // now.tiles[n], -n)
+        for n, (factor, size) in enumerate(zip(split.factors, split.sizes))
+        if factor in dims and factor in largest and size and size % (now.tiles[n] * count) == 0
+    ]
+    if not whole or not free or not np.array_equal(now.subgroup, then.subgroup):
+        return split
+    place_ = -max(free)[1]
+    coordinates = now.coordinates.copy()
+    tile = np.ravel_multi_index([*then.coordinates[:, whole].T], [target.tiles[d] for d in whole])
+    coordinates[:, place_] = coordinates[:, place_] * count + tile
+    sharding = sharding_of(coordinates, now.subgroup)
+    return replace(split, sharding=sharding) if sharding is not None else split
 
 
 def _refined(chosen: DeviceSharding, offered: DeviceSharding) -> DeviceSharding:
