@@ -80,6 +80,15 @@ MODULES = {
     "gather": """ENTRY e { x = f32[6,8] parameter(0) i = s32[5,1] parameter(1)
         a = f32[5,8] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,8}
         ROOT b = f32[5,2,8] gather(x, i), offset_dims={1,2}, collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, slice_sizes={2,8} }""",
+    "rows of a table": """ENTRY e { x = f32[24,4] parameter(0) i = s32[3,1] parameter(1) j = u8[3,2] parameter(2) k = s64[] parameter(3)
+        a = f32[3,4] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}
+        b = f32[3,1] gather(x, j), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={1,0}, index_vector_dim=1, slice_sizes={1,1}
+        c = f32[4] gather(x, k), offset_dims={0}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=0, slice_sizes={1,4}
+        ROOT t = (f32[3,4], f32[3,1], f32[4]) tuple(a, b, c) }""",
+    "parts known late": """ENTRY e { x = f32[23,5] parameter(0) u = f32[3,5] parameter(1) v = f32[9,2] parameter(2)
+        i = s32[] parameter(3) j = s32[] parameter(4) a = f32[2,5] dynamic-slice(x, i, j), dynamic_slice_sizes={2,5}
+        b = f32[7,1] dynamic-slice(x, j, i), dynamic_slice_sizes={7,1} c = f32[23,5] dynamic-update-slice(x, u, j, i)
+        d = f32[23,5] dynamic-update-slice(c, v, i, j) ROOT t = (f32[2,5], f32[7,1], f32[23,5]) tuple(a, b, d) }""",
     "batched gather": """ENTRY e { x = f32[4,6] parameter(0) i = s32[4,3,1] parameter(1)
         ROOT a = f32[4,3] gather(x, i), offset_dims={}, collapsed_slice_dims={1}, start_index_map={1}, operand_batching_dims={0}, start_indices_batching_dims={0}, index_vector_dim=2, slice_sizes={1,1} }""",
     "gather by iota": """ENTRY e { x = f32[4,6] parameter(0) j = s32[4,1] parameter(1) i = s32[4,1] iota(), iota_dimension=0
@@ -211,6 +220,27 @@ def test_what_another_sharding_exchanges(before: str, after: str, expected: list
 def test_a_dimension_that_has_to_be_whole_borrows_another(kind: str, instruction: str, expected: list[str]) -> None:
     module = partition(f"""lt {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=LT }}
         ENTRY e {{ x = {kind}[4,4] parameter(0), sharding={{{ROWS}}} ROOT r = {kind}[4,4] {instruction}, sharding={{{ROWS}}} }}""")
+    assert exchanges(module) == expected, module
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("i = s32[] parameter(1) ROOT r = f32[1,4] dynamic-slice(x, i, i), dynamic_slice_sizes={1,4}", ["all-reduce"]),
+        (
+            "i = s32[3,1] parameter(1) ROOT r = f32[3,4] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, "
+            "start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}",
+            ["all-reduce"],
+        ),
+        (
+            "u = f32[3,4] parameter(1) i = s32[] parameter(2) ROOT r = f32[16,4] dynamic-update-slice(x, u, i, i), "
+            "sharding={" + ROWS + "}",
+            [],
+        ),
+    ],
+)
+def test_tiles_have_parts_of_what_is_taken_at_places_known_late(body: str, expected: list[str]) -> None:
+    module = partition(f"ENTRY e {{ x = f32[16,4] parameter(0), sharding={{{ROWS}}} {body} }}")
     assert exchanges(module) == expected, module
 
 

@@ -137,6 +137,7 @@ def local_row(instruction: HloInstruction) -> LocalRow | None:
     operands = tuple(
         d if d is not None else (NO_FACTOR,) * o.shape.rank for d, o in zip(row.operands, instruction.operands)
     )
+    operands = (_with_parts(instruction, operands[0]), *operands[1:]) if instruction.opcode in PARTED else operands
     whole = {results[0][d] for d in _mixed_result_dims(instruction)} | row.changed
     if instruction.opcode == "convolution":
         whole |= {results[0][d] for d in _convolution_whole(instruction)}
@@ -153,13 +154,36 @@ def local_row(instruction: HloInstruction) -> LocalRow | None:
     return LocalRow(_without(operands, whole), _without(results, whole), frozenset(contracted - whole))
 
 
+def _with_parts(instruction: HloInstruction, dims: Dims) -> Dims:
+    """Gives dimensions whose tiles have a part of the result each factors of their own, where the result is small."""
+    operand = instruction.operand(0).shape
+    if 2 * instruction.shape.num_elements > operand.num_elements:
+        return dims
+    parts = PARTED[instruction.opcode](instruction)
+    return tuple(_PARTS + d if f == NO_FACTOR and d in parts else f for d, f in enumerate(dims))
+
+
+def _pointed_dims(gather: HloInstruction) -> frozenset[int]:
+    a = gather.attributes_as(at.GatherAttributes)
+    return frozenset(d for d in a.start_index_map if a.slice_sizes[d] == 1)
+
+
+PARTED: Mapping[str, Callable[[HloInstruction], frozenset[int]]] = {
+    "dynamic-slice": lambda i: frozenset(range(i.shape.rank)),
+    "gather": _pointed_dims,
+}
+"""Opcodes whose results are sums of parts, and the dimensions of the operand whose tiles have one each."""
+
+_PARTS = 1 << 20  # beyond all other factors
+
+
 def _without(rows: tuple[Dims, ...], whole: set[int]) -> tuple[Dims, ...]:
     return tuple(tuple(NO_FACTOR if f in whole else f for f in dims) for dims in rows)
 
 
 def _can_combine(instruction: HloInstruction) -> bool:
     """Whether results of tiles can be combined: sums of products, and reductions of a known kind."""
-    if instruction.opcode in ("dot", "convolution"):
+    if instruction.opcode in ("dot", "convolution", *PARTED):
         return True
     if instruction.opcode != "reduce":
         return False

@@ -19,6 +19,7 @@ from xjit.passes.sharding.spmd.placement import local_shape, place, sharding_of
 from xjit.passes.sharding.spmd.run_on_tiles import run_on_tiles
 from xjit.passes.sharding.spmd.run_once import owner, run_once
 from xjit.passes.sharding.spmd.select_and_scatter import select_and_scatter
+from xjit.passes.sharding.spmd.updates import updated
 from xjit.passes.sharding.spmd.windowed_rules import windowed
 
 Parts = list[PartitionedHlo]
@@ -162,6 +163,7 @@ OPCODE_RULES: Mapping[str, OpcodeRule] = {
     "constant": _constant,
     "convolution": windowed,
     "custom-call": _custom_call,
+    "dynamic-update-slice": updated,
     "iota": _iota,
     "pad": windowed,
     "reduce-window": windowed,

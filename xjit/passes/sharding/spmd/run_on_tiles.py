@@ -15,7 +15,8 @@ from xjit.hlo.annotations.sharding_algebra import NO_FACTOR, merge, move
 from xjit.ops import build
 from xjit.ops.reducers import reduction_identity
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
-from xjit.passes.sharding.spmd.local_rows import LocalRow, local_row
+from xjit.passes.sharding.spmd.indexed_parts import part_of_dynamic_slice, part_of_gather
+from xjit.passes.sharding.spmd.local_rows import PARTED, LocalRow, local_row
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
 from xjit.passes.sharding.spmd.placement import Placement, local_shape, place, sharding_of
 
@@ -189,6 +190,9 @@ def _combined(
     groups = placement.groups_along(split.contracted_positions())
     leaves = [shape for _, shape in instruction.shape.leaves()]
     shapes = [local_shape(s, d, b.spmd.devices) for s, d in zip(leaves, shardings, strict=True)]
+    if instruction.opcode in PARTED:
+        partial = _part(instruction, split, shapes[0], [part.local for part in operands], b)
+        return [PartitionedHlo(b.sum_over(partial, groups), leaves[0], shardings[0])]
     if instruction.opcode != "reduce":
         locals_ = [
             _masked(part.local, dims, split, placement, 0, b) for part, dims in zip(operands, split.row.operands)
@@ -208,6 +212,23 @@ def _combined(
     if not neutral:
         whole = b.make(opcode, b.broadcast(init, whole.shape.dimensions) if whole.shape.rank else init, whole)
     return [PartitionedHlo(whole, leaves[0], shardings[0])]
+
+
+def _part(
+    instruction: HloInstruction, split: _Split, shape: Shape, operands: Sequence[HloInstruction], b: SpmdBuilder
+) -> HloInstruction:
+    """What one tile has of a gather's or a slice's result, and zeros."""
+    placement = place(split.sizes, split.sharding, b.spmd.devices)
+    dims = split.row.operands[0]
+    cut = {dims.index(split.factors[n]): n for n in split.contracted_positions()}
+    if instruction.opcode == "dynamic-slice":
+        return _run(instruction, [shape], part_of_dynamic_slice(instruction, operands, cut, placement, b), b)
+    given, inside = part_of_gather(instruction, operands, cut, placement, b)
+    partial = _run(instruction, [shape], given, b)
+    offsets = instruction.attributes_as(at.GatherAttributes).offset_dims
+    batch = [d for d in range(shape.rank) if d not in offsets]
+    mask = b.broadcast(inside, shape.dimensions, batch) if shape.rank else inside
+    return b.make("select", mask, partial, b.like(partial, 0))
 
 
 def _is_constant(value: HloInstruction, number: object) -> bool:
