@@ -88,7 +88,8 @@ MODULES = {
     "parts known late": """ENTRY e { x = f32[23,5] parameter(0) u = f32[3,5] parameter(1) v = f32[9,2] parameter(2)
         i = s32[] parameter(3) j = s32[] parameter(4) a = f32[2,5] dynamic-slice(x, i, j), dynamic_slice_sizes={2,5}
         b = f32[7,1] dynamic-slice(x, j, i), dynamic_slice_sizes={7,1} c = f32[23,5] dynamic-update-slice(x, u, j, i)
-        d = f32[23,5] dynamic-update-slice(c, v, i, j) ROOT t = (f32[2,5], f32[7,1], f32[23,5]) tuple(a, b, d) }""",
+        d = f32[23,5] dynamic-update-slice(c, v, i, j) e = f32[3,4] slice(x), slice={[9:12], [1:5]}
+        ROOT t = (f32[2,5], f32[7,1], f32[23,5], f32[3,4]) tuple(a, b, d, e) }""",
     "batched gather": """ENTRY e { x = f32[4,6] parameter(0) i = s32[4,3,1] parameter(1)
         ROOT a = f32[4,3] gather(x, i), offset_dims={}, collapsed_slice_dims={1}, start_index_map={1}, operand_batching_dims={0}, start_indices_batching_dims={0}, index_vector_dim=2, slice_sizes={1,1} }""",
     "gather by iota": """ENTRY e { x = f32[4,6] parameter(0) j = s32[4,1] parameter(1) i = s32[4,1] iota(), iota_dimension=0
@@ -226,7 +227,8 @@ def test_a_dimension_that_has_to_be_whole_borrows_another(kind: str, instruction
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ("i = s32[] parameter(1) ROOT r = f32[1,4] dynamic-slice(x, i, i), dynamic_slice_sizes={1,4}", ["all-reduce"]),
+        ("ROOT r = f32[1,2] slice(x), slice={[5:6], [1:3]}", ["all-reduce"]),
+        ("i = s32[] parameter(1) ROOT r = f32[1,4] dynamic-slice(x, i, i), dynamic_slice_sizes={1,4}", ["all-gather"]),
         (
             "i = s32[3,1] parameter(1) ROOT r = f32[3,4] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, "
             "start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}",
@@ -239,7 +241,7 @@ def test_a_dimension_that_has_to_be_whole_borrows_another(kind: str, instruction
         ),
     ],
 )
-def test_tiles_have_parts_of_what_is_taken_at_places_known_late(body: str, expected: list[str]) -> None:
+def test_tiles_have_parts_of_what_is_taken(body: str, expected: list[str]) -> None:
     module = partition(f"ENTRY e {{ x = f32[16,4] parameter(0), sharding={{{ROWS}}} {body} }}")
     assert exchanges(module) == expected, module
 

@@ -1,13 +1,15 @@
-"""Gathers, and slices at places known late, of split dimensions: each device takes what of them its tile has."""
+"""Gathers and slices of split dimensions: each device takes what of them its tile has."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
 
-from xjit.hlo import HloInstruction, PrimitiveType
+import numpy as np
+
+from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo import attributes as at
-from xjit.passes.sharding.spmd.builder import SpmdBuilder
+from xjit.passes.sharding.spmd.builder import INDEX, SpmdBuilder
 from xjit.passes.sharding.spmd.placement import Placement
 
 _WIDE = frozenset({PrimitiveType.S64, PrimitiveType.U64, PrimitiveType.U32})
@@ -65,25 +67,6 @@ def _all_along(pred: HloInstruction, dimension: int, rest: Sequence[int], b: Spm
     return functools.reduce(lambda one, other: b.make("and", one, other), ones)
 
 
-def part_of_dynamic_slice(
-    slice_: HloInstruction,
-    operands: Sequence[HloInstruction],
-    split: Mapping[int, int],
-    placement: Placement,
-    b: SpmdBuilder,
-) -> list[HloInstruction]:
-    """Returns the operands of the slice from one tile, with zeros around it for what other tiles have."""
-    sizes, taken = slice_.operand(0).shape.dimensions, slice_.shape.dimensions
-    tile, *starts = operands
-    tile = b.pad(tile, [(taken[d], taken[d]) if d in split else (0, 0) for d in range(len(sizes))], 0)
-    for d, n in split.items():
-        start = clamped(starts[d], sizes[d] - taken[d], b)
-        kind = start.shape.element_type
-        offset = b.convert(b.number(placement.starts[:, n] - taken[d]), kind)
-        starts[d] = b.make("subtract", start, offset)
-    return [tile, *_of_one_type(starts, b)]
-
-
 def clamped(start: HloInstruction, highest: int, b: SpmdBuilder) -> HloInstruction:
     """A start as it is taken: between 0 and `highest`."""
     start = _signed(start, b)
@@ -91,10 +74,22 @@ def clamped(start: HloInstruction, highest: int, b: SpmdBuilder) -> HloInstructi
     return b.make("clamp", b.constant(0, kind), start, b.constant(highest, kind))
 
 
-def _of_one_type(starts: Sequence[HloInstruction], b: SpmdBuilder) -> list[HloInstruction]:
-    """Indices as the widest of their types: those that did not change keep what they count."""
-    kinds = {s.shape.element_type for s in starts}
-    if len(kinds) == 1:
-        return list(starts)
-    wide = PrimitiveType.S64 if kinds & _WIDE else PrimitiveType.S32
-    return [b.convert(s, wide) for s in starts]
+def part_of_slice(
+    slice_: HloInstruction,
+    tile: HloInstruction,
+    shape: Shape,
+    split: Mapping[int, int],
+    placement: Placement,
+    b: SpmdBuilder,
+) -> HloInstruction:
+    """Returns what of a slice, without strides, one tile has, and zeros for what other tiles have."""
+    taken = slice_.shape.dimensions
+    around = b.pad(tile, [(taken[d], taken[d]) if d in split else (0, 0) for d in range(len(taken))], 0)
+    starts: list[HloInstruction] = []
+    for d, part in enumerate(slice_.attributes_as(at.SliceAttributes).slice):
+        if d in split:
+            first = part.start - placement.starts[:, split[d]] + taken[d]
+            starts.append(b.number(np.clip(first, 0, around.shape.dimensions[d] - taken[d])))
+        else:
+            starts.append(b.constant(part.start, INDEX))
+    return b.dynamic_slice(around, starts, shape.dimensions)

@@ -137,7 +137,6 @@ def local_row(instruction: HloInstruction) -> LocalRow | None:
     operands = tuple(
         d if d is not None else (NO_FACTOR,) * o.shape.rank for d, o in zip(row.operands, instruction.operands)
     )
-    operands = (_with_parts(instruction, operands[0]), *operands[1:]) if instruction.opcode in PARTED else operands
     whole = {results[0][d] for d in _mixed_result_dims(instruction)} | row.changed
     if instruction.opcode == "convolution":
         whole |= {results[0][d] for d in _convolution_whole(instruction)}
@@ -151,7 +150,11 @@ def local_row(instruction: HloInstruction) -> LocalRow | None:
     contracted = read - {f for dims in results for f in dims} - whole - {NO_FACTOR}
     if not _can_combine(instruction):
         whole |= contracted
-    return LocalRow(_without(operands, whole), _without(results, whole), frozenset(contracted - whole))
+    operands, parts = _without(operands, whole), frozenset[int]()
+    if instruction.opcode in PARTED:
+        first = _with_parts(instruction, operands[0])
+        operands, parts = (first, *operands[1:]), frozenset(first) - {*operands[0]}
+    return LocalRow(operands, _without(results, whole), frozenset(contracted - whole) | parts)
 
 
 def _with_parts(instruction: HloInstruction, dims: Dims) -> Dims:
@@ -168,9 +171,14 @@ def _pointed_dims(gather: HloInstruction) -> frozenset[int]:
     return frozenset(d for d in a.start_index_map if a.slice_sizes[d] == 1)
 
 
+def _cut_dims(slice_: HloInstruction) -> frozenset[int]:
+    parts = slice_.attributes_as(at.SliceAttributes).slice
+    return frozenset(range(len(parts))) if all(part.stride == 1 for part in parts) else frozenset()
+
+
 PARTED: Mapping[str, Callable[[HloInstruction], frozenset[int]]] = {
-    "dynamic-slice": lambda i: frozenset(range(i.shape.rank)),
     "gather": _pointed_dims,
+    "slice": _cut_dims,
 }
 """Opcodes whose results are sums of parts, and the dimensions of the operand whose tiles have one each."""
 
@@ -183,7 +191,7 @@ def _without(rows: tuple[Dims, ...], whole: set[int]) -> tuple[Dims, ...]:
 
 def _can_combine(instruction: HloInstruction) -> bool:
     """Whether results of tiles can be combined: sums of products, and reductions of a known kind."""
-    if instruction.opcode in ("dot", "convolution", *PARTED):
+    if instruction.opcode in ("dot", "convolution"):
         return True
     if instruction.opcode != "reduce":
         return False

@@ -15,7 +15,7 @@ from xjit.hlo.annotations.sharding_algebra import NO_FACTOR, merge, move
 from xjit.ops import build
 from xjit.ops.reducers import reduction_identity
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
-from xjit.passes.sharding.spmd.indexed_parts import part_of_dynamic_slice, part_of_gather
+from xjit.passes.sharding.spmd.indexed_parts import part_of_gather, part_of_slice
 from xjit.passes.sharding.spmd.local_rows import PARTED, LocalRow, local_row
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
 from xjit.passes.sharding.spmd.placement import Placement, local_shape, place, sharding_of
@@ -221,8 +221,8 @@ def _part(
     placement = place(split.sizes, split.sharding, b.spmd.devices)
     dims = split.row.operands[0]
     cut = {dims.index(split.factors[n]): n for n in split.contracted_positions()}
-    if instruction.opcode == "dynamic-slice":
-        return _run(instruction, [shape], part_of_dynamic_slice(instruction, operands, cut, placement, b), b)
+    if instruction.opcode == "slice":
+        return part_of_slice(instruction, operands[0], shape, cut, placement, b)
     given, inside = part_of_gather(instruction, operands, cut, placement, b)
     partial = _run(instruction, [shape], given, b)
     offsets = instruction.attributes_as(at.GatherAttributes).offset_dims
