@@ -97,6 +97,11 @@ MODULES = {
         ROOT a = f32[4] gather(x, k), offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1}, index_vector_dim=1, slice_sizes={1,1} }""",
     "scatter": ADD + """ENTRY e { x = f32[6,8] parameter(0) i = s32[5,1] parameter(1) u = f32[5,8] parameter(2)
         ROOT s = f32[6,8] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add }""",
+    "scatter of points": ADD + """ENTRY e { x = f32[16,8] parameter(0) i = s32[5,2] parameter(1) u = f32[5] parameter(2)
+        j = u8[] parameter(3) v = f32[8] parameter(4) k = s32[3] parameter(5) w = f32[3,16] parameter(6)
+        a = f32[16,8] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={1,0}, index_vector_dim=1, to_apply=add
+        b = f32[16,8] scatter(a, j, v), update_window_dims={0}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=add
+        ROOT c = f32[16,8] scatter(b, k, w), update_window_dims={1}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, index_vector_dim=1, to_apply=add }""",
     "iota": """ENTRY e { a = s32[7,4] iota(), iota_dimension=0 b = f32[7,4] iota(), iota_dimension=1
         c = f32[7,4] convert(a) ROOT r = f32[7,4] add(b, c) }""",
     "constant": """ENTRY e { a = s32[3,4] constant({{1,2,3,4},{5,6,7,8},{9,10,11,12}}) b = s32[3,4] constant({{7,7,7,7},{7,7,7,7},{7,7,7,7}})
@@ -239,10 +244,16 @@ def test_a_dimension_that_has_to_be_whole_borrows_another(kind: str, instruction
             "sharding={" + ROWS + "}",
             [],
         ),
+        (
+            "u = f32[3,4] parameter(1) i = s32[3,1] parameter(2) ROOT r = f32[16,4] scatter(x, i, u), to_apply=add, "
+            "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+            "sharding={" + ROWS + "}",
+            [],
+        ),
     ],
 )
 def test_tiles_have_parts_of_what_is_taken(body: str, expected: list[str]) -> None:
-    module = partition(f"ENTRY e {{ x = f32[16,4] parameter(0), sharding={{{ROWS}}} {body} }}")
+    module = partition(ADD + f"ENTRY e {{ x = f32[16,4] parameter(0), sharding={{{ROWS}}} {body} }}")
     assert exchanges(module) == expected, module
 
 

@@ -29,24 +29,46 @@ def part_of_gather(
     a = gather.attributes_as(at.GatherAttributes)
     sizes, indices = gather.operand(0).shape.dimensions, _signed(operands[1], b)
     kind, shape, vector = indices.shape.element_type, indices.shape.dimensions, a.index_vector_dim
-    along = () if vector == len(shape) else (vector,)
-
-    def spread(values: Sequence[HloInstruction]) -> HloInstruction:
-        column = b.concatenate([b.reshape(b.convert(v, kind), (1,)) for v in values], 0)
-        whole = b.reshape(column, ()) if vector == len(shape) else column
-        return b.broadcast(whole, shape, along) if shape else whole
 
     def constants(values: Sequence[int]) -> HloInstruction:
-        return spread([b.constant(v, kind) for v in values])
+        return _spread([b.constant(v, kind) for v in values], indices, vector, b)
 
     pointed = a.start_index_map
     highest = constants([sizes[d] - a.slice_sizes[d] for d in pointed])
-    first = spread([b.number(placement.starts[:, split[d]]) if d in split else b.constant(0, kind) for d in pointed])
+    first = _spread(_starts(pointed, split, placement, b), indices, vector, b)
     places = b.make("subtract", b.make("clamp", constants([0] * len(pointed)), indices, highest), first)
     limits = constants([placement.local[split[d]] if d in split else sizes[d] for d in pointed])
     inside = b.make("and", b.compare("GE", places, constants([0] * len(pointed))), b.compare("LT", places, limits))
     batch = [n for d, n in enumerate(shape) if d != vector]
     return [operands[0], places], _all_along(inside, vector, batch, b)
+
+
+def indices_in_tile(
+    scatter: HloInstruction, indices: HloInstruction, split: Mapping[int, int], placement: Placement, b: SpmdBuilder
+) -> HloInstruction:
+    """The indices of a scatter, counted from where a tile begins: those of other tiles are beyond it.
+
+    `split` names for dimensions of the operand those of `placement`.
+    """
+    a = scatter.attributes_as(at.ScatterAttributes)
+    signed = _signed(indices, b)
+    starts = _starts(a.scatter_dims_to_operand_dims, split, placement, b)
+    return b.make("subtract", signed, _spread(starts, signed, a.index_vector_dim, b))
+
+
+def _starts(
+    pointed: Sequence[int], split: Mapping[int, int], placement: Placement, b: SpmdBuilder
+) -> list[HloInstruction]:
+    """Where the tile begins along each dimension that indices point into."""
+    return [b.number(placement.starts[:, split[d]]) if d in split else b.constant(0, INDEX) for d in pointed]
+
+
+def _spread(values: Sequence[HloInstruction], indices: HloInstruction, vector: int, b: SpmdBuilder) -> HloInstruction:
+    """A value for each of the index vector's elements, of the shape of the indices."""
+    kind, shape = indices.shape.element_type, indices.shape.dimensions
+    column = b.concatenate([b.reshape(b.convert(v, kind), (1,)) for v in values], 0)
+    whole = b.reshape(column, ()) if vector == len(shape) else column
+    return b.broadcast(whole, shape, () if vector == len(shape) else (vector,)) if shape else whole
 
 
 def _signed(indices: HloInstruction, b: SpmdBuilder) -> HloInstruction:

@@ -112,16 +112,22 @@ def _convolution_whole(instruction: HloInstruction) -> frozenset[int]:
 
 
 def _indexed_whole(instruction: HloInstruction, operands: tuple[Dims, ...]) -> frozenset[int]:
-    """Factors of gather and scatter that cannot be split: indices count from the array's start, not from a tile's."""
+    """Factors of gather and scatter that cannot be split: their indices count from the array's start."""
     count = 1 if instruction.opcode == "gather" else instruction.operand_count // 2
     shared = set(operands[0]) & set(operands[count])
     if instruction.opcode == "gather":
         batching = instruction.attributes_as(at.GatherAttributes).operand_batching_dims
         return frozenset(shared - {operands[0][d] for d in batching})
-    batching = instruction.attributes_as(at.ScatterAttributes).input_batching_dims
-    kept = {operands[0][d] for d in batching}
+    a = instruction.attributes_as(at.ScatterAttributes)
+    kept = {operands[0][d] for d in (*a.input_batching_dims, *inserted_dims(instruction))}
     indexed = set(operands[0]) - set(operands[count + 1])
     return frozenset(((shared | indexed) - kept) | (set(operands[count]) - set(operands[0])))
+
+
+def inserted_dims(scatter: HloInstruction) -> list[int]:
+    """Dimensions that indices point into and windows have not: what is beyond a tile is another's to update."""
+    a = scatter.attributes_as(at.ScatterAttributes)
+    return [d for d in a.scatter_dims_to_operand_dims if d in a.inserted_window_dims]
 
 
 def local_row(instruction: HloInstruction) -> LocalRow | None:

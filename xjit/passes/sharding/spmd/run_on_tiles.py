@@ -15,8 +15,8 @@ from xjit.hlo.annotations.sharding_algebra import NO_FACTOR, merge, move
 from xjit.ops import build
 from xjit.ops.reducers import reduction_identity
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
-from xjit.passes.sharding.spmd.indexed_parts import part_of_gather, part_of_slice
-from xjit.passes.sharding.spmd.local_rows import PARTED, LocalRow, local_row
+from xjit.passes.sharding.spmd.indexed_parts import indices_in_tile, part_of_gather, part_of_slice
+from xjit.passes.sharding.spmd.local_rows import PARTED, LocalRow, inserted_dims, local_row
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
 from xjit.passes.sharding.spmd.placement import Placement, local_shape, place, sharding_of
 
@@ -59,8 +59,21 @@ def run_on_tiles(
     if contracted:
         return _combined(instruction, split, moved, shardings, b)
     shapes = [local_shape(s, d, b.spmd.devices) for s, d in zip(leaves, shardings, strict=True)]
-    local = _run(instruction, shapes, [part.local for part in moved], b)
+    given = [part.local for part in moved]
+    if instruction.opcode == "scatter":
+        _point_into_tile(instruction, split, given, b)
+    local = _run(instruction, shapes, given, b)
     return _parts(local, leaves, shardings, b)
+
+
+def _point_into_tile(scatter: HloInstruction, split: _Split, operands: list[HloInstruction], b: SpmdBuilder) -> None:
+    """Has the indices of a scatter count from where the tile begins, along dimensions that are split."""
+    placement, dims = place(split.sizes, split.sharding, b.spmd.devices), split.row.operands[0]
+    numbers = {d: split.factors.index(dims[d]) for d in inserted_dims(scatter) if dims[d] != NO_FACTOR}
+    cut = {d: n for d, n in numbers.items() if placement.tiles[n] > 1}
+    if cut:
+        at_ = len(operands) // 2
+        operands[at_] = indices_in_tile(scatter, operands[at_], cut, placement, b)
 
 
 def _whole_row(instruction: HloInstruction) -> LocalRow:
