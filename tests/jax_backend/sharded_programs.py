@@ -355,11 +355,12 @@ def summands_come_and_go(mesh: Mesh) -> Any:
     with jax.set_mesh(explicit):
         a, b = jax.device_put(A, P(None, "x")), jax.device_put(B, P("x", None))
         product = jnp.einsum("ij,jk->ik", a, b, out_sharding=P(None, None, unreduced={"x"}))
+        gathered = jnp.einsum("ij,kj->ik", *[jax.device_put(A, P("y", "x"))] * 2, out_sharding=split)
         doubled = product + product
         sums = jax.jit(jax.shard_map(lambda v: v.sum(1), in_specs=P(None, "x"), out_specs=split))(a)
         added = jax.jit(jax.shard_map(lambda v: lax.psum(v, "x"), in_specs=split, out_specs=P(None)))(sums)
         apart = jax.device_put(jax.device_put(A[0], P()), split)
-        shards = [[shard.data for shard in v.addressable_shards] for v in (product, doubled, sums, apart)]
+        shards = [[shard.data for shard in v.addressable_shards] for v in (product, gathered, doubled, sums, apart)]
         return shards, added, jax.sharding.reshard(doubled, P("x", None)), jax.sharding.reshard(apart, P())
 
 
