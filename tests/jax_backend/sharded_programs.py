@@ -365,6 +365,12 @@ def summands_come_and_go(mesh: Mesh) -> Any:
 
 
 @program
+def keys_are_reshaped(mesh: Mesh) -> Any:
+    keys = jax.device_put(jax.random.split(jax.random.key(0), 8), NamedSharding(mesh, P(("x", "y"))))
+    return jax.random.key_data(keys.reshape(2, 4)), jax.random.key_data(keys.reshape(8, 1))
+
+
+@program
 def some_shardings_are_given(mesh: Mesh) -> Any:
     f = jax.jit(lambda v: (v, v.sum(), v * 2), out_shardings=(NamedSharding(mesh, P("y")), None, None))
     results = f(put(mesh, A, "x", "y"))

@@ -111,6 +111,15 @@ def test_what_has_another_use_is_passed_on_later(one: str, other: str, result: s
     assert sharding_of(module, "sum") == expected
 
 
+def test_contracted_axes_are_passed_before_broadcasts_pass_theirs_on() -> None:
+    module = propagated(f"""
+        x = f32[8] parameter(0), sharding={{devices=[4,2]<=[2,4]T(1,0) last_tile_dim_replicate}}
+        y = f32[16,16] parameter(1), sharding={{{B_A}}}
+        wide = f32[8,16] broadcast(x), dimensions={{0}}
+        ROOT product = f32[8,16] dot(wide, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}""")
+    assert sharding_of(module, "product") == "devices=[1,2,4]<=[8] last_tile_dim_replicate"
+
+
 LOOP = """HloModule m, num_partitions=8
 
     condition {{

@@ -101,7 +101,7 @@ class AxisFactors:
         """
         opcode = instruction.opcode
         if priority > 1:
-            return Direction.BOTH
+            return Direction.BACKWARD if opcode == "broadcast" and priority == 2 else Direction.BOTH
         if opcode in ("transpose", "copy") or instruction.op.has(Trait.ELEMENTWISE):
             return Direction.BOTH if priority > FIRST or not self.uses.is_shared(instruction) else Direction.BACKWARD
         if opcode == "dynamic-update-slice" and priority < 1 and not self.uses.is_shared(instruction):
