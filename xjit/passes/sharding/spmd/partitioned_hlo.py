@@ -85,7 +85,7 @@ def _passed_on(local: HloInstruction, have: Placement, want: Placement, b: SpmdB
     sources = [holders.get((key, rank)) for key, rank in zip(want.keys, want.ranks)]
     if None in sources:
         return None
-    return b.permute(local, [(s, t) for t, s in enumerate(sources) if s is not None])
+    return b.collective_permute(local, [(s, t) for t, s in enumerate(sources) if s is not None])
 
 
 def _exchanged(part: PartitionedHlo, have: Placement, want: Placement, b: SpmdBuilder) -> PartitionedHlo | None:
