@@ -146,6 +146,54 @@ def one_axis_after_the_other_by_hand(mesh: Mesh) -> Any:
     return jax.jit(part)(A)
 
 
+def specs_of(arrays: Any) -> list[P]:
+    return [array.sharding.spec for array in jax.tree.leaves(arrays)]
+
+
+@program
+def axes_that_a_region_leaves_to_the_compiler_split_its_arrays(mesh: Mesh) -> Any:
+    def region(f: Any, in_spec: P, out_spec: P, axis: str) -> Any:
+        part = jax.shard_map(f, mesh=mesh, in_specs=in_spec, out_specs=out_spec, axis_names={axis}, check_vma=False)
+        return jax.jit(part)
+
+    def f(a: Any) -> Any:
+        b = lax.with_sharding_constraint(jnp.tanh(a), P(None, "y")) + lax.axis_index("x")
+        return lax.fori_loop(0, 2, lambda _, c: lax.ppermute(c, "x", [(0, 1), (1, 0)]) * 2, b)
+
+    a = put(mesh, A, "x", "y")
+    compiled = region(f, P("x"), P("x"), "x").lower(a).compile()
+    assert "all-gather" not in compiled.as_text()
+    results = [
+        compiled(a),
+        region(lambda v: lax.psum(v, "x"), P("x"), P(), "x")(a),
+        region(lambda v: lax.all_gather(v, "x", tiled=True), P("x"), P("x"), "x")(a),
+        region(lambda v: lax.psum_scatter(v, "x", scatter_dimension=1, tiled=True), P("x"), P("x"), "x")(a),
+        region(lambda v: lax.psum(v.T @ v, "x"), P("x"), P(), "x")(a),
+        region(
+            lambda v: lax.cond(lax.axis_index("y") == 1, lambda w: w * 2, lambda w: w - 1, v),
+            P(None, "y"),
+            P(None, "y"),
+            "y",
+        )(a),
+    ]
+    return results, np.array([str(spec) for spec in specs_of(results)]).view(np.uint32)
+
+
+@program
+def tiles_of_different_sizes_in_a_region(mesh: Mesh) -> Any:
+    part = jax.shard_map(
+        lambda v: jnp.sort(v, 0) + lax.axis_index("x"), mesh=mesh, in_specs=P("x"), out_specs=P("x"), axis_names={"x"}
+    )
+    return jax.jit(lambda a: part(lax.with_sharding_constraint(a, NamedSharding(mesh, P(("x", "y"))))))(A[:6])
+
+
+@program
+def a_region_and_the_rest_share_a_function(mesh: Mesh) -> Any:
+    twice = jax.jit(lambda v: jnp.sin(v) * 2)
+    part = jax.shard_map(lambda v: twice(v) + 1, mesh=mesh, in_specs=P("x"), out_specs=P("x"), axis_names={"x"})
+    return jax.jit(lambda a: part(twice(a)) + twice(a))(put(mesh, A, "x", "y"))
+
+
 @program
 def a_custom_partitioning(mesh: Mesh) -> Any:
     @custom_partitioning
@@ -307,12 +355,19 @@ def summands_come_and_go(mesh: Mesh) -> Any:
     with jax.set_mesh(explicit):
         a, b = jax.device_put(A, P(None, "x")), jax.device_put(B, P("x", None))
         product = jnp.einsum("ij,jk->ik", a, b, out_sharding=P(None, None, unreduced={"x"}))
+        gathered = jnp.einsum("ij,kj->ik", *[jax.device_put(A, P("y", "x"))] * 2, out_sharding=split)
         doubled = product + product
         sums = jax.jit(jax.shard_map(lambda v: v.sum(1), in_specs=P(None, "x"), out_specs=split))(a)
         added = jax.jit(jax.shard_map(lambda v: lax.psum(v, "x"), in_specs=split, out_specs=P(None)))(sums)
         apart = jax.device_put(jax.device_put(A[0], P()), split)
-        shards = [[shard.data for shard in v.addressable_shards] for v in (product, doubled, sums, apart)]
+        shards = [[shard.data for shard in v.addressable_shards] for v in (product, gathered, doubled, sums, apart)]
         return shards, added, jax.sharding.reshard(doubled, P("x", None)), jax.sharding.reshard(apart, P())
+
+
+@program
+def keys_are_reshaped(mesh: Mesh) -> Any:
+    keys = jax.device_put(jax.random.split(jax.random.key(0), 8), NamedSharding(mesh, P(("x", "y"))))
+    return jax.random.key_data(keys.reshape(2, 4)), jax.random.key_data(keys.reshape(8, 1))
 
 
 @program

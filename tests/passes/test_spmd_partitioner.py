@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.support.spmd import check, check_annotated, exchanges, partition
 from xjit.hlo import HloError
 from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.compare.fingerprint import module_fingerprint
+from xjit.ops.evaluation import evaluate_devices
 from xjit.passes import run_passes
 from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner
 from xjit.text.parser import parse_hlo
@@ -78,6 +80,16 @@ MODULES = {
     "gather": """ENTRY e { x = f32[6,8] parameter(0) i = s32[5,1] parameter(1)
         a = f32[5,8] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,8}
         ROOT b = f32[5,2,8] gather(x, i), offset_dims={1,2}, collapsed_slice_dims={}, start_index_map={0}, index_vector_dim=1, slice_sizes={2,8} }""",
+    "rows of a table": """ENTRY e { x = f32[24,4] parameter(0) i = s32[3,1] parameter(1) j = u8[3,2] parameter(2) k = s64[] parameter(3)
+        a = f32[3,4] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}
+        b = f32[3,1] gather(x, j), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={1,0}, index_vector_dim=1, slice_sizes={1,1}
+        c = f32[4] gather(x, k), offset_dims={0}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=0, slice_sizes={1,4}
+        ROOT t = (f32[3,4], f32[3,1], f32[4]) tuple(a, b, c) }""",
+    "parts known late": """ENTRY e { x = f32[23,5] parameter(0) u = f32[3,5] parameter(1) v = f32[9,2] parameter(2)
+        i = s32[] parameter(3) j = s32[] parameter(4) a = f32[2,5] dynamic-slice(x, i, j), dynamic_slice_sizes={2,5}
+        b = f32[7,1] dynamic-slice(x, j, i), dynamic_slice_sizes={7,1} c = f32[23,5] dynamic-update-slice(x, u, j, i)
+        d = f32[23,5] dynamic-update-slice(c, v, i, j) e = f32[3,4] slice(x), slice={[9:12], [1:5]}
+        ROOT t = (f32[2,5], f32[7,1], f32[23,5], f32[3,4]) tuple(a, b, d, e) }""",
     "batched gather": """ENTRY e { x = f32[4,6] parameter(0) i = s32[4,3,1] parameter(1)
         ROOT a = f32[4,3] gather(x, i), offset_dims={}, collapsed_slice_dims={1}, start_index_map={1}, operand_batching_dims={0}, start_indices_batching_dims={0}, index_vector_dim=2, slice_sizes={1,1} }""",
     "gather by iota": """ENTRY e { x = f32[4,6] parameter(0) j = s32[4,1] parameter(1) i = s32[4,1] iota(), iota_dimension=0
@@ -85,6 +97,11 @@ MODULES = {
         ROOT a = f32[4] gather(x, k), offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1}, index_vector_dim=1, slice_sizes={1,1} }""",
     "scatter": ADD + """ENTRY e { x = f32[6,8] parameter(0) i = s32[5,1] parameter(1) u = f32[5,8] parameter(2)
         ROOT s = f32[6,8] scatter(x, i, u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add }""",
+    "scatter of points": ADD + """ENTRY e { x = f32[16,8] parameter(0) i = s32[5,2] parameter(1) u = f32[5] parameter(2)
+        j = u8[] parameter(3) v = f32[8] parameter(4) k = s32[3] parameter(5) w = f32[3,16] parameter(6)
+        a = f32[16,8] scatter(x, i, u), update_window_dims={}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={1,0}, index_vector_dim=1, to_apply=add
+        b = f32[16,8] scatter(a, j, v), update_window_dims={0}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=0, to_apply=add
+        ROOT c = f32[16,8] scatter(b, k, w), update_window_dims={1}, inserted_window_dims={1}, scatter_dims_to_operand_dims={1}, index_vector_dim=1, to_apply=add }""",
     "iota": """ENTRY e { a = s32[7,4] iota(), iota_dimension=0 b = f32[7,4] iota(), iota_dimension=1
         c = f32[7,4] convert(a) ROOT r = f32[7,4] add(b, c) }""",
     "constant": """ENTRY e { a = s32[3,4] constant({{1,2,3,4},{5,6,7,8},{9,10,11,12}}) b = s32[3,4] constant({{7,7,7,7},{7,7,7,7},{7,7,7,7}})
@@ -171,6 +188,12 @@ def test_what_a_dot_exchanges(shardings: tuple[str, str, str], expected: list[st
     ("before", "after", "expected"),
     [
         (ROWS, COLUMNS, ["all-to-all"]),
+        (ROWS, BOTH, ["all-to-all"]),
+        (BOTH, "devices=[1,4]<=[2,2]T(1,0)", ["all-to-all"]),
+        (BOTH, COLUMNS, ["all-to-all", "collective-permute"]),
+        (BOTH, "devices=[2,2]<=[2,2]T(1,0)", ["collective-permute"]),
+        (COLUMNS, "devices=[2,1,2]<=[4] last_tile_dim_replicate", ["all-to-all", "collective-permute", "all-gather"]),
+        (ROWS, "devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate", ["collective-permute", "all-gather"]),
         (ROWS, "devices=[4,1]3,2,1,0", ["collective-permute"]),
         (ROWS, "devices=[2,1,2]<=[4] last_tile_dim_replicate", ["all-gather"]),
         ("devices=[2,1,2]<=[4] last_tile_dim_replicate", ROWS, []),
@@ -186,8 +209,52 @@ def test_what_another_sharding_exchanges(before: str, after: str, expected: list
         f"ROOT r = f32[{sizes}] copy(x), sharding={{{after}}} }}"
     )
     module = partition(text)
-    if sizes == "8,8" or "last_tile" not in before + after:
+    if sizes == "8,8" or ("last_tile" not in before + after and BOTH not in (before, after)):
         assert exchanges(module) == expected, module
+
+
+@pytest.mark.parametrize(
+    ("kind", "instruction", "expected"),
+    [
+        ("f32", "reverse(x), dimensions={0}", ["collective-permute"]),
+        ("f32", "reverse(x), dimensions={1}", []),
+        ("c64", "fft(x), fft_type=FFT, fft_length={4,4}", ["all-gather"]),
+        ("f32", "sort(x), dimensions={0}, is_stable=true, to_apply=lt", ["all-to-all", "all-to-all"]),
+        ("f32", "sort(x), dimensions={1}, is_stable=true, to_apply=lt", []),
+    ],
+)
+def test_a_dimension_that_has_to_be_whole_borrows_another(kind: str, instruction: str, expected: list[str]) -> None:
+    module = partition(f"""lt {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = pred[] compare(a, b), direction=LT }}
+        ENTRY e {{ x = {kind}[4,4] parameter(0), sharding={{{ROWS}}} ROOT r = {kind}[4,4] {instruction}, sharding={{{ROWS}}} }}""")
+    assert exchanges(module) == expected, module
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("ROOT r = f32[1,2] slice(x), slice={[5:6], [1:3]}", ["all-reduce"]),
+        ("i = s32[] parameter(1) ROOT r = f32[1,4] dynamic-slice(x, i, i), dynamic_slice_sizes={1,4}", ["all-gather"]),
+        (
+            "i = s32[3,1] parameter(1) ROOT r = f32[3,4] gather(x, i), offset_dims={1}, collapsed_slice_dims={0}, "
+            "start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}",
+            ["all-reduce"],
+        ),
+        (
+            "u = f32[3,4] parameter(1) i = s32[] parameter(2) ROOT r = f32[16,4] dynamic-update-slice(x, u, i, i), "
+            "sharding={" + ROWS + "}",
+            [],
+        ),
+        (
+            "u = f32[3,4] parameter(1) i = s32[3,1] parameter(2) ROOT r = f32[16,4] scatter(x, i, u), to_apply=add, "
+            "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, "
+            "sharding={" + ROWS + "}",
+            [],
+        ),
+    ],
+)
+def test_tiles_have_parts_of_what_is_taken(body: str, expected: list[str]) -> None:
+    module = partition(ADD + f"ENTRY e {{ x = f32[16,4] parameter(0), sharding={{{ROWS}}} {body} }}")
+    assert exchanges(module) == expected, module
 
 
 def test_one_value_is_brought_into_a_sharding_once() -> None:
@@ -251,6 +318,59 @@ def test_subgroups_that_are_manual_exchange_among_themselves() -> None:
     assert SpmdPartitioner().run(module)
     (gather,) = [i for i in module.entry_computation.instructions if i.opcode == "all-gather"]
     assert "replica_groups={{0,1},{2,3}}" in str(gather)
+
+
+REGION = """ENTRY e {{
+    x = f32[8,6] parameter(0), sharding={{devices=[2,2]<=[4]}}
+    l = f32[4,6] custom-call(x), custom_call_target="SPMDFullToShardShape",
+      sharding={{devices=[1,2,2]<=[2,2]T(1,0) last_tile_dims={{manual}}}}
+    {body}, sharding={{devices=[1,2,2]<=[2,2]T(1,0) last_tile_dims={{manual}}}}
+    ROOT f = f32[8,6] custom-call(c), custom_call_target="SPMDShardToFullShape", sharding={{devices=[2,2]<=[4]}} }}"""
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (
+            "c = f32[4,6] all-reduce(l), channel_id=1, replica_groups={{0,2},{1,3}}, to_apply=add",
+            "f32[4,3]{1,0} all-reduce",
+        ),
+        (
+            "c = f32[4,6] collective-permute(l), channel_id=1, source_target_pairs={{0,2},{2,0}}",
+            "f32[4,3]{1,0} collective-permute",
+        ),
+        (
+            "g = f32[8,6] all-gather(l), channel_id=1, replica_groups={{0,2},{1,3}}, dimensions={0}, "
+            "sharding={devices=[1,2,2]<=[2,2]T(1,0) last_tile_dims={manual}} c = f32[4,6] slice(g), slice={[0:4], [0:6]}",
+            "f32[8,3]{1,0} all-gather",
+        ),
+    ],
+)
+def test_collectives_of_a_region_are_done_tile_by_tile(body: str, expected: str) -> None:
+    module = parse_hlo("HloModule m, num_partitions=4 " + ADD + REGION.format(body=body))
+    assert SpmdPartitioner().run(module)
+    assert len(exchanges(module)) == 1 and expected in str(module)
+
+
+@pytest.mark.parametrize("rows", [4, 3])
+def test_tiles_that_differ_at_the_edge_of_a_region_are_gathered(rows: int) -> None:
+    module = parse_hlo(
+        f"HloModule m, num_partitions=4 ENTRY e {{ x = f32[{2 * rows},4] parameter(0), sharding={{devices=[4,1]<=[4]}} "
+        f'l = f32[{rows},4] custom-call(x), custom_call_target="SPMDFullToShardShape", '
+        "sharding={devices=[2,1,2]<=[2,2]T(1,0) last_tile_dims={manual}}, "
+        'frontend_attributes={xjit.manual_part="devices=[2,1,2]<=[4] last_tile_dim_replicate"} '
+        f'ROOT f = f32[{2 * rows},4] custom-call(l), custom_call_target="SPMDShardToFullShape", '
+        "sharding={devices=[2,1,2]<=[4] last_tile_dim_replicate}, "
+        'frontend_attributes={xjit.manual_part="devices=[2,1,2]<=[4] last_tile_dim_replicate"} }'
+    )
+    assert SpmdPartitioner().run(module)
+    assert exchanges(module) == ["all-gather"] * (1 if rows == 4 else 2)
+    x = np.arange(8.0 * rows, dtype=np.float32).reshape(2 * rows, 4)
+    tile = -(-2 * rows // 4)
+    padded = np.concatenate([x, np.full((4 * tile - len(x), 4), np.nan, np.float32)])
+    results = evaluate_devices(module, [[padded[p * tile : (p + 1) * tile]] for p in range(4)])
+    for device, result in enumerate(results):
+        np.testing.assert_array_equal(result, x[device // 2 * rows :][:rows])
 
 
 def test_collectives_stay_within_replicas() -> None:

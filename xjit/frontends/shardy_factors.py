@@ -11,6 +11,7 @@ from typing import Final
 from xjit.hlo import HloInstruction
 from xjit.hlo.annotations.sharding_algebra import NO_FACTOR
 from xjit.hlo.attributes.algorithms import SortAttributes
+from xjit.passes.sharding.collective_factors import COLLECTIVES, collective_factors
 from xjit.passes.sharding.factor_rows import Factors
 
 
@@ -38,6 +39,7 @@ def _dynamic_update_slice(instruction: HloInstruction) -> Factors:
 
 
 FACTORS: Final[Mapping[str, Callable[[HloInstruction], Factors]]] = {
+    **dict.fromkeys(COLLECTIVES, collective_factors),
     "sort": _sort,
     "fft": _fft,
     "dynamic-update-slice": _dynamic_update_slice,

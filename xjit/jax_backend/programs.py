@@ -146,7 +146,6 @@ def _convert(code: bytes) -> HloModule:
 
 def _partition(module: HloModule, placement: Placement, meshes: Sequence[Mesh]) -> None:
     """Makes the program of one partition of one for all."""
-    given = module.entry_computation.root_instruction.sharding
     parameters = module.entry_computation.parameter_instructions
     open_parameters = [p for p, free in zip(parameters, placement.spreads_to_parameters) if free and p.sharding is None]
     FlattenCallGraph().run(module)  # each call's arrays may be split in a way of their own
@@ -166,9 +165,20 @@ def _partition(module: HloModule, placement: Placement, meshes: Sequence[Mesh]) 
         if parameter.sharding is None:  # JAX asks for that of each, where the program says nothing, too
             parameter.sharding = HloSharding(str(REPLICATED))
     root = module.entry_computation.root_instruction
-    if meshes and given is None and root.sharding is not None:
-        root.sharding = _on_axes(root.sharding, root.shape, meshes)
+    if meshes and root.sharding is not None:
+        root.sharding = _results_on_axes(root.sharding, root.shape, placement.spreads_to_results, meshes)
     SpmdPartitioner().run(module)
+
+
+def _results_on_axes(
+    sharding: HloSharding, shape: Shape, is_free: Sequence[bool], meshes: Sequence[Mesh]
+) -> HloSharding:
+    """`_on_axes` of the results that may get a sharding; those of others are JAX's own."""
+    if not sharding.elements:
+        return _on_axes(sharding, shape, meshes) if any(is_free) else sharding
+    flags = is_free if len(is_free) == len(sharding.elements) else [any(is_free)] * len(sharding.elements)
+    triples = zip(sharding.elements, shape.tuple_shapes, flags, strict=True)
+    return HloSharding(elements=tuple(_on_axes(e, s, meshes) if free else e for e, s, free in triples))
 
 
 def _on_axes(sharding: HloSharding, shape: Shape, meshes: Sequence[Mesh]) -> HloSharding:

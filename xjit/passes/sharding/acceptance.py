@@ -50,7 +50,7 @@ class Acceptance:
         wanted = self.axes.of(new, slot.shape.rank) if self.axes else None
         if self.axes and wanted is not None and self.axes.of(old, slot.shape.rank) is not None:
             dimensions = self.axes.extended(slot, list(enumerate(wanted)))
-            return None if dimensions is None else self.axes.sharding(dimensions)
+            return None if dimensions is None else self.axes.sharding(dimensions, self.axes.manual(old) or ())
         if slot.free_dimensions is not None:
             new = _only(new, slot.free_dimensions)
             if not old.is_tiled:

@@ -9,17 +9,22 @@ from xjit.hlo.annotations.device_sharding import MANUAL, REPLICATED, DeviceShard
 from xjit.hlo.annotations.sharding_algebra import move, reshape
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.passes.sharding.acceptance import Acceptance
-from xjit.passes.sharding.axis_factors import AxisFactors
+from xjit.passes.sharding.axis_factors import FIRST, AxisFactors
 from xjit.passes.sharding.dimension_factors import factors_of
 from xjit.passes.sharding.factor_rows import Dims, Factors
+from xjit.passes.sharding.manual_regions import TO_REGION, pass_free_axes
 from xjit.passes.sharding.sharding_annotations import BARRIERS, BOUNDARIES, target_of
-from xjit.passes.sharding.sharding_slots import ShardingSlots, Slot
+from xjit.passes.sharding.sharding_slots import DataFlowEdge, ShardingSlots, Slot
 
 ROUNDS = 4
 """Round 0 passes what keeps shapes, 1 everything but from users into broadcasts, 2 that and between operands too."""
 
 _RESHAPES = frozenset({"reshape", "bitcast"})
 _MANUAL_TUPLES = frozenset({"reduce", "reduce-window", "sort", "scatter", "custom-call", "async-start", "all-reduce"})
+
+
+Step = HloInstruction | DataFlowEdge
+"""What lets some arrays agree."""
 
 
 class Propagation:
@@ -37,21 +42,42 @@ class Propagation:
         self.by_axes = AxisFactors(acceptance.axes, slots) if acceptance.axes else None
         self.groups = groups
         self.order = [i for c in slots.computations for i in c.make_instruction_post_order()]
+        self.steps = self._in_order_of_execution() if self.by_axes else []
         self.rows: dict[HloInstruction, Factors | None] = {i: own_rows.get(i.opcode, factors_of)(i) for i in self.order}
-        self._touched = {i: self._slots_around(i) for i in self.order}
-        self._touching: dict[Slot, list[HloInstruction]] = {}
-        for instruction, around in self._touched.items():
+        self._touched = {step: self._slots_around(step) for step in self.steps}
+        self._touching: dict[Slot, list[Step]] = {}
+        for step, around in self._touched.items():
             for slot in around:
-                self._touching.setdefault(slot, []).append(instruction)
+                self._touching.setdefault(slot, []).append(step)
 
-    def _slots_around(self, instruction: HloInstruction) -> list[Slot]:
-        """The arrays of an instruction and of its operands, and what passes through it, each once."""
+    def _in_order_of_execution(self) -> list[Step]:
+        """All instructions, those that run within one before it, and its edges right behind it."""
+        steps: dict[Step, None] = {}
+        entry = self.slots.entry.make_instruction_post_order() if self.slots.entry in self.slots.computations else []
+        pending: list[tuple[HloInstruction, bool]] = [(i, False) for i in reversed([*entry, *self.order])]
+        while pending:
+            instruction, is_done_within = pending.pop()
+            if instruction in steps or instruction not in self.slots.slots:
+                continue
+            if is_done_within or not instruction.op.has(Trait.CONTROL_FLOW):
+                steps.update(dict.fromkeys([instruction, *self.slots.edges.get(instruction, ())]))
+                continue
+            pending.append((instruction, True))
+            within = [i for c in instruction.called_computations for i in c.make_instruction_post_order()]
+            pending += [(i, False) for i in reversed(within)]
+        return list(steps)
+
+    def _slots_around(self, step: Step) -> list[Slot]:
+        """The arrays of an instruction and of its operands, and what passes through it, each once; those of an edge."""
+        if isinstance(step, DataFlowEdge):
+            return list(dict.fromkeys([*step.sources, step.target]))
+        instruction = step
         own = self.slots.of_all((instruction, *instruction.operands))
         return list(dict.fromkeys([*own, *(slot for link in self.slots.links[instruction] for slot in link)]))
 
     def run(self) -> None:
         """Runs all rounds."""
-        for round_ in range(ROUNDS):
+        for round_ in range(FIRST if self.by_axes else 0, ROUNDS):
             changed = True
             while changed:
                 changed = self._within_groups(round_)  # before what an operation between two members would say
@@ -68,21 +94,30 @@ class Propagation:
 
         It matters where operands disagree.
         """
-        pending = list(reversed(self.order))
+        pending = list(reversed(self.steps))
         waiting = set(pending)
         changed = False
         while pending:
-            instruction = pending.pop()
-            waiting.remove(instruction)
-            before = [(slot, slot.sharding) for slot in self._touched[instruction]]
-            self._from_operands(instruction, round_)
-            self._from_users(instruction, round_)
+            step = pending.pop()
+            waiting.remove(step)
+            before = [(slot, slot.sharding) for slot in self._touched[step]]
+            self._do(step, round_)
             for slot in [slot for slot, old in before if slot.sharding is not old]:
                 new = [i for i in self._touching[slot] if i not in waiting]
                 pending += new
                 waiting.update(new)
                 changed = True
         return changed
+
+    def _do(self, step: Step, round_: int) -> None:
+        if isinstance(step, HloInstruction):
+            self._from_operands(step, round_)
+            self._from_users(step, round_)
+        elif self.by_axes and self.by_axes.can_say_along(step):
+            self.by_axes.agree_along(step)
+        else:
+            for source in step.sources:
+                self.accept.offer(step.target, source.sharding, round_)
 
     def leave_out_what_does_not_fit(self) -> None:
         """Takes back axes that were passed through dimensions of fewer elements: these have no such tiles."""
@@ -93,7 +128,7 @@ class Propagation:
 
     def _from_operands(self, instruction: HloInstruction, round_: int) -> bool:
         if target_of(instruction) in BARRIERS | BOUNDARIES:
-            return False
+            return self._over_boundary(instruction)
         changed = False
         single = instruction.user_count <= 1
         for source, target in self.slots.links[instruction]:
@@ -101,6 +136,8 @@ class Propagation:
         if self._take_manual(instruction):
             return True
         if instruction.opcode in _RESHAPES:
+            if self.by_axes and round_ == FIRST and self.by_axes.uses.is_shared(instruction):
+                return changed
             return changed | self._reshape(instruction.operands[0], instruction, round_, single)
         row = self.rows[instruction]
         if row is None:
@@ -119,7 +156,7 @@ class Propagation:
     def _from_users(self, user: HloInstruction, round_: int) -> bool:
         """Gives the operands of an instruction what follows from its results, and late from each other."""
         if target_of(user) in BARRIERS | BOUNDARIES:
-            return False
+            return self._over_boundary(user)
         changed = False
         for source, target in self.slots.links[user]:
             changed |= self.accept.offer(source, target.sharding, round_)
@@ -143,6 +180,15 @@ class Propagation:
                     sharding = _moved(source.sharding, source_dims, dims, slot, row, round_)
                     changed |= self.accept.offer(slot, sharding, round_, single_use=single)
         return changed
+
+    def _over_boundary(self, call: HloInstruction) -> bool:
+        """Axes of a mesh that a manual region leaves to the compiler split arrays alike on both sides of its edge."""
+        axes = self.accept.axes
+        if axes is None or target_of(call) not in BOUNDARIES:
+            return False
+        sides = self.slots[call.operand(0)][0], self.slots[call][0]
+        outside, inside = sides if target_of(call) == TO_REGION else reversed(sides)
+        return pass_free_axes(axes, outside, inside)
 
     def _by_preference(self, instruction: HloInstruction, row: Factors) -> list[tuple[HloInstruction, Dims]]:
         """Returns the operands that say something: those split along batch dimensions first."""

@@ -14,7 +14,7 @@ from xjit.passes.framework.base import has_control_dependencies
 
 BARRIERS = frozenset({"ShardBarrierFrom", "ShardBarrierTo"})
 BOUNDARIES = frozenset({"SPMDFullToShardShape", "SPMDShardToFullShape"})
-"""Between what all devices share and what each has of its own: no sharding passes."""
+"""Between what all devices share and what each has of its own."""
 
 _FREE = re.compile(r"unspecified_dims=\[([\d,\s]*)\]")
 
@@ -46,6 +46,8 @@ def fold_annotations(computations: Sequence[HloComputation], *, keep_calls: bool
     found = FoldedAnnotations()
     for instruction in list(_all(computations)):
         annotated = instruction
+        if target_of(instruction) in BOUNDARIES and (free := _free_dimensions(instruction)):
+            found.free_dimensions[instruction] = free
         if target_of(instruction) == "Sharding" and not keep_calls and instruction.operand_count == 1:
             annotated = _fold(instruction, found)
             found.changed = True
@@ -60,11 +62,15 @@ def _join_group(group: str, member: HloInstruction, found: FoldedAnnotations) ->
         found.groups[group].append(member)
 
 
+def _free_dimensions(call: HloInstruction) -> frozenset[int]:
+    free = _FREE.search(call.raw_backend_config)
+    return frozenset(int(d) for d in free[1].split(",") if d.strip()) if free else frozenset()
+
+
 def _fold(call: HloInstruction, found: FoldedAnnotations) -> HloInstruction:
     computation, operand, sharding = call.parent, call.operands[0], call.sharding
     assert computation is not None
-    free = _FREE.search(call.raw_backend_config)
-    dimensions = frozenset(int(d) for d in free[1].split(",") if d.strip()) if free else frozenset[int]()
+    dimensions = _free_dimensions(call)
     unknown = sharding is None or (not sharding.elements and read_sharding(sharding).kind == "unknown")
     if unknown:
         needs_copy = operand.opcode == "parameter" and operand.sharding is None

@@ -10,6 +10,7 @@ from xjit.hlo.annotations.mesh import Mesh
 from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.sharding.acceptance import Acceptance
 from xjit.passes.sharding.factor_rows import Factors
+from xjit.passes.sharding.manual_regions import begin_regions
 from xjit.passes.sharding.mesh_axes import MeshAxes
 from xjit.passes.sharding.propagation_rounds import Propagation
 from xjit.passes.sharding.sharding_annotations import FoldedAnnotations, fold_annotations, remove_barriers
@@ -48,9 +49,11 @@ class ShardingPropagation(HloModulePass):
         folded = fold_annotations(computations, keep_calls=self.cse_prevention_only)
         if all(i.sharding is None for c in computations for i in c.instructions):
             return remove_barriers(computations) | folded.changed
-        slots = ShardingSlots(module, computations)
+        slots = ShardingSlots(module, computations, has_edges=self.mesh is not None)
         self._free_slots(slots, folded)
         axes = MeshAxes(self.mesh) if self.mesh else None
+        if axes:
+            begin_regions(slots, axes)
         acceptance = Acceptance(self.is_spmd, self.propagate_metadata, axes)
         propagation = Propagation(slots, acceptance, folded.groups, self.own_rows)
         propagation.run()

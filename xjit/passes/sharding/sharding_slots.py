@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
@@ -32,19 +33,33 @@ class Slot:
             slot = slot._same
         return slot
 
-    def agree_with(self, other: Slot) -> None:
-        """Lets both have one sharding from now on, unless both are fixed."""
+    def agree_with(self, other: Slot) -> bool:
+        """Lets both have one sharding from now on, unless both are fixed; True if that is new."""
         a, b = self.representative, other.representative
         if a is b or (a.fixed and b.fixed):
-            return
+            return False
         if a.fixed:
             a, b = b, a
         if not b.fixed:
             b.sharding = b.sharding or a.sharding
         a._same = b
+        return True
 
 
 Link = tuple[Sequence[Slot], Sequence[Slot]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DataFlowEdge:
+    """An array of a loop's state, or of branches' results: what it is on one path or another, and the array itself."""
+
+    sources: tuple[Slot, ...]
+    target: Slot
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the array is the same on all paths."""
+        return all(source is self.target for source in self.sources)
 
 
 def leaf_shapes(shape: Shape) -> Iterator[Shape]:
@@ -89,22 +104,34 @@ def annotated_shapes(instruction: HloInstruction) -> list[Shape]:
 
 
 class ShardingSlots:
-    """The slots of some computations, with their given shardings; while loops, branches and callees agree already."""
+    """The slots of some computations, with their given shardings; while loops, branches and callees agree already.
 
-    def __init__(self, module: HloModule, computations: Sequence[HloComputation]) -> None:
+    With `has_edges`, as in Shardy, what a loop begins with and what its body and branches end with may have shardings
+    of their own. Tuples, and the parameters of branches, are other names of their arrays then, and so is what a loop
+    hands on.
+    """
+
+    def __init__(self, module: HloModule, computations: Sequence[HloComputation], *, has_edges: bool = False) -> None:
         self.computations = computations
+        self.has_edges = has_edges
         self.entry = module.entry_computation
         self.slots = {i: _given_slots(i) for c in computations for i in c.instructions}
-        for computation in computations:
-            for instruction in computation.instructions:
-                for one, other in self._agreements(instruction):
-                    for a, b in zip(one, other):
-                        a.agree_with(b)
+        for instruction in self.slots:
+            self._agree((*self._agreements(instruction), *(self._names(instruction) if has_edges else ())))
+        while has_edges and any(self._agree(self._handed_on(i)) for i in self.slots if i.opcode == "while"):
+            pass
+        self.edges = {i: self._edges(i) for i in self.slots if has_edges and i.opcode in ("while", "conditional")}
         self.links = {i: [pair for link in self._links(i) for pair in zip(*link)] for i in self.slots}
         """(Operand's slot, slot of the same array) for each array that passes through an instruction unchanged."""
 
     def __getitem__(self, instruction: HloInstruction) -> list[Slot]:
         return [slot.representative for slot in self.slots[instruction]]
+
+    @staticmethod
+    def _agree(pairs: Iterable[Link]) -> bool:
+        """Lets slots agree; True if some did not before."""
+        found = [a.agree_with(b) for one, other in pairs for a, b in zip(one, other)]
+        return any(found)
 
     def _agreements(self, instruction: HloInstruction) -> Iterator[Link]:
         """Yields lists of slots that are of one value on every path: loop states, and results of callees."""
@@ -113,11 +140,39 @@ class ShardingSlots:
         if instruction.opcode == "while" and len(callees) == 2:
             condition, body = callees
             yield self.slots[body.parameter_instruction(0)], own
-            yield self.slots[body.root_instruction], own
+            if not self.has_edges:
+                yield self.slots[body.root_instruction], own
             yield self.slots[condition.parameter_instruction(0)], own
-        elif instruction.opcode in ("conditional", "call"):
+        elif instruction.opcode == "call" or (instruction.opcode == "conditional" and not self.has_edges):
             for callee in callees:
                 yield self.slots[callee.root_instruction], own
+
+    def _names(self, instruction: HloInstruction) -> Iterator[Link]:
+        """Yields lists of slots that are of one array under two names; the entry's result has shardings of its own."""
+        is_result = instruction is self.entry.root_instruction
+        if instruction.opcode == "get-tuple-element" or (instruction.opcode == "tuple" and not is_result):
+            yield from self._links(instruction)
+        elif instruction.opcode in ("conditional", "call"):
+            yield from self._callee_links(instruction)
+
+    def _handed_on(self, loop: HloInstruction) -> Iterator[Link]:
+        """Yields slots of a loop's state that its body leaves as they are, with those of what the loop begins with."""
+        root = loop.while_body.root_instruction
+        if root in self.slots:
+            for first, own, last in zip(self[loop.operand(0)], self[loop], self[root]):
+                if own is last:
+                    yield [first], [own]
+
+    def _edges(self, instruction: HloInstruction) -> list[DataFlowEdge]:
+        """The edges of a loop, or of branches, in order."""
+        callees = [c for c in instruction.called_computations if c.root_instruction in self.slots]
+        if instruction.opcode == "while":
+            callees = callees[1:] if len(callees) == 2 else []
+        sources = [self[instruction.operand(0)]] if instruction.opcode == "while" else []
+        sources += [self[callee.root_instruction] for callee in callees]
+        return [
+            DataFlowEdge(some, target) for *some_, target in zip(*sources, self[instruction]) if (some := tuple(some_))
+        ]
 
     def _links(self, instruction: HloInstruction) -> Iterator[Link]:
         own, operands = self[instruction], instruction.operands
@@ -128,6 +183,8 @@ class ShardingSlots:
             before = operands[0].shape.tuple_shapes[: instruction.attributes_as(GetTupleElementAttributes).index]
             start = sum(1 for shape in before for _ in leaf_shapes(shape))
             yield self._part(operands[0], start, len(own)), own
+        elif opcode == "while" and self.has_edges:
+            return
         elif opcode in ("while", "opt-barrier", "add-dependency", "domain", "outfeed", "async-update"):
             yield self[operands[0]], own
         elif opcode == "async-start":

@@ -137,7 +137,7 @@ class SpmdBuilder(Writer):
         attributes = at.CollectiveAttributes(self.spmd.channel(), ReplicaGroups(groups), dimensions=(dimension,))
         return self.add(HloInstruction.create("all-to-all", operand.shape, [operand], attributes))
 
-    def permute(self, operand: HloInstruction, pairs: Sequence[tuple[int, int]]) -> HloInstruction:
+    def collective_permute(self, operand: HloInstruction, pairs: Sequence[tuple[int, int]]) -> HloInstruction:
         """The operand of another device, by (source, target); zeros where nobody sends."""
         attributes = at.CollectivePermuteAttributes(self.spmd.channel(), tuple(pairs))
         return self.add(HloInstruction.create("collective-permute", operand.shape, [operand], attributes))

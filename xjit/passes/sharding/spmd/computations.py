@@ -14,7 +14,7 @@ from xjit.passes.sharding.spmd.builder import SpmdBuilder, SpmdModule
 from xjit.passes.sharding.spmd.leaves import annotated_leaves, assemble, local_value_shape, take_apart
 from xjit.passes.sharding.spmd.opcode_rules import partition_instruction
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
-from xjit.passes.sharding.spmd.placement import Groups
+from xjit.passes.sharding.spmd.placement import Groups, keep_tiles
 from xjit.passes.sharding.spmd.summands import sum_of, summand_of
 
 Leaves = list[DeviceSharding]
@@ -84,7 +84,8 @@ def partition_computation(
 
 def _choice(sharding: DeviceSharding) -> DeviceSharding:
     """Where what decides about branches is: all devices go the same way, but in manual regions."""
-    return sharding if sharding.kind == "manual" else REPLICATED
+    in_region = sharding.kind == "manual" or "manual" in sharding.subgroups
+    return keep_tiles(sharding, ()) if in_region else REPLICATED
 
 
 def _stand_in(parameter: HloInstruction) -> None:

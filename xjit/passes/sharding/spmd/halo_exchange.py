@@ -76,7 +76,7 @@ class Halo:
                 ordered = group if front else group[::-1]
                 pairs.extend(zip(ordered, ordered[distance:]))
             edge = self._cut(tile, size - count, size, b) if front else self._cut(tile, 0, count, b)
-            parts.append(b.permute(edge, pairs))
+            parts.append(b.collective_permute(edge, pairs))
         return parts[::-1] if front else parts
 
     def _cut(self, tile: HloInstruction, start: int, limit: int, b: SpmdBuilder) -> HloInstruction:

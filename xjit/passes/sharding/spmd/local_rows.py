@@ -13,6 +13,7 @@ from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.sharding_algebra import NO_FACTOR
 from xjit.ops.reducers import reduction_identity, selected_extremum
+from xjit.passes.sharding.collective_factors import COLLECTIVES, collective_factors
 from xjit.passes.sharding.dimension_factors import factors_of
 from xjit.passes.sharding.factor_rows import Dims
 
@@ -42,7 +43,14 @@ def _batch_row(instruction: HloInstruction, whole: int) -> LocalRow:
     return LocalRow((dims,) * instruction.operand_count, (dims,))
 
 
+def _collective_row(instruction: HloInstruction) -> LocalRow:
+    """Dimensions that a collective does not gather, scatter or split are alike."""
+    row = collective_factors(instruction)
+    return LocalRow(tuple(d or () for d in row.operands), tuple(d or () for d in row.results))
+
+
 OTHER_ROWS: Mapping[str, Callable[[HloInstruction], LocalRow]] = {
+    **dict.fromkeys(COLLECTIVES, _collective_row),
     "cholesky": lambda i: _batch_row(i, 2),
     "fft": lambda i: _batch_row(i, len(i.attributes_as(at.FftAttributes).fft_length)),
     "triangular-solve": lambda i: _batch_row(i, 2),
@@ -104,16 +112,22 @@ def _convolution_whole(instruction: HloInstruction) -> frozenset[int]:
 
 
 def _indexed_whole(instruction: HloInstruction, operands: tuple[Dims, ...]) -> frozenset[int]:
-    """Factors of gather and scatter that cannot be split: indices count from the array's start, not from a tile's."""
+    """Factors of gather and scatter that cannot be split: their indices count from the array's start."""
     count = 1 if instruction.opcode == "gather" else instruction.operand_count // 2
     shared = set(operands[0]) & set(operands[count])
     if instruction.opcode == "gather":
         batching = instruction.attributes_as(at.GatherAttributes).operand_batching_dims
         return frozenset(shared - {operands[0][d] for d in batching})
-    batching = instruction.attributes_as(at.ScatterAttributes).input_batching_dims
-    kept = {operands[0][d] for d in batching}
+    a = instruction.attributes_as(at.ScatterAttributes)
+    kept = {operands[0][d] for d in (*a.input_batching_dims, *inserted_dims(instruction))}
     indexed = set(operands[0]) - set(operands[count + 1])
     return frozenset(((shared | indexed) - kept) | (set(operands[count]) - set(operands[0])))
+
+
+def inserted_dims(scatter: HloInstruction) -> list[int]:
+    """Dimensions that indices point into and windows have not: what is beyond a tile is another's to update."""
+    a = scatter.attributes_as(at.ScatterAttributes)
+    return [d for d in a.scatter_dims_to_operand_dims if d in a.inserted_window_dims]
 
 
 def local_row(instruction: HloInstruction) -> LocalRow | None:
@@ -142,7 +156,39 @@ def local_row(instruction: HloInstruction) -> LocalRow | None:
     contracted = read - {f for dims in results for f in dims} - whole - {NO_FACTOR}
     if not _can_combine(instruction):
         whole |= contracted
-    return LocalRow(_without(operands, whole), _without(results, whole), frozenset(contracted - whole))
+    operands, parts = _without(operands, whole), frozenset[int]()
+    if instruction.opcode in PARTED:
+        first = _with_parts(instruction, operands[0])
+        operands, parts = (first, *operands[1:]), frozenset(first) - {*operands[0]}
+    return LocalRow(operands, _without(results, whole), frozenset(contracted - whole) | parts)
+
+
+def _with_parts(instruction: HloInstruction, dims: Dims) -> Dims:
+    """Gives dimensions whose tiles have a part of the result each factors of their own, where the result is small."""
+    operand = instruction.operand(0).shape
+    if 2 * instruction.shape.num_elements > operand.num_elements:
+        return dims
+    parts = PARTED[instruction.opcode](instruction)
+    return tuple(_PARTS + d if f == NO_FACTOR and d in parts else f for d, f in enumerate(dims))
+
+
+def _pointed_dims(gather: HloInstruction) -> frozenset[int]:
+    a = gather.attributes_as(at.GatherAttributes)
+    return frozenset(d for d in a.start_index_map if a.slice_sizes[d] == 1)
+
+
+def _cut_dims(slice_: HloInstruction) -> frozenset[int]:
+    parts = slice_.attributes_as(at.SliceAttributes).slice
+    return frozenset(range(len(parts))) if all(part.stride == 1 for part in parts) else frozenset()
+
+
+PARTED: Mapping[str, Callable[[HloInstruction], frozenset[int]]] = {
+    "gather": _pointed_dims,
+    "slice": _cut_dims,
+}
+"""Opcodes whose results are sums of parts, and the dimensions of the operand whose tiles have one each."""
+
+_PARTS = 1 << 20  # beyond all other factors
 
 
 def _without(rows: tuple[Dims, ...], whole: set[int]) -> tuple[Dims, ...]:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from xjit.hlo import HloInstruction, HloVerifyError, Unsupported
+from xjit.hlo import HloInstruction, Unsupported
 from xjit.hlo import attributes as at
-from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding, summing_groups
-from xjit.hlo.annotations.metadata import HloSharding
+from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding
 from xjit.hlo.annotations.sharding_algebra import reshape as reshaped_sharding
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.passes.sharding.custom_call_partitioners import custom_call_partitioner
 from xjit.passes.sharding.dimension_factors import PASSED_CUSTOM_CALLS
 from xjit.passes.sharding.sharding_annotations import BOUNDARIES, target_of
+from xjit.passes.sharding.spmd.boundary_steps import step_over_boundary
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
-from xjit.passes.sharding.spmd.placement import local_shape, place
+from xjit.passes.sharding.spmd.placement import local_shape, place, sharding_of
 from xjit.passes.sharding.spmd.run_on_tiles import run_on_tiles
 from xjit.passes.sharding.spmd.run_once import owner, run_once
 from xjit.passes.sharding.spmd.select_and_scatter import select_and_scatter
-from xjit.passes.sharding.spmd.summands import SUMMANDS, groups_of_leaves, sum_of, summand_of
+from xjit.passes.sharding.spmd.updates import updated
 from xjit.passes.sharding.spmd.windowed_rules import windowed
 
 Parts = list[PartitionedHlo]
@@ -36,17 +36,18 @@ def partition_instruction(
     Unsupported for what would happen once and not once per device, and for what asks which device it is on.
     """
     if target.kind != "manual":
-        _check_meaning(instruction)
+        _check_meaning(instruction, in_region="manual" in target.subgroups)
     rule = OPCODE_RULES.get(instruction.opcode, run_on_tiles)
     if target.kind == "manual" and instruction.opcode != "custom-call":
         rule = run_on_tiles
     return rule(instruction, operands, target, b)
 
 
-def _check_meaning(instruction: HloInstruction) -> None:
+def _check_meaning(instruction: HloInstruction, *, in_region: bool) -> None:
+    """Collectives of a region that is manual on some axes are over these: each device does its part of them."""
     opcode, op = instruction.opcode, instruction.op
     talks = op.has(Trait.SIDE_EFFECT) and opcode not in ("rng", "rng-get-and-update-state")
-    crosses = op.has(Trait.COLLECTIVE) and instruction.channel_id is not None
+    crosses = op.has(Trait.COLLECTIVE) and instruction.channel_id is not None and not in_region
     if talks or crosses or op.has(Trait.ASYNC) or opcode in ("partition-id", "bitcast"):
         raise Unsupported(
             f"spmd-partitioner: {opcode} '{instruction.name}' outside of a manual sharding", instruction.span
@@ -119,6 +120,25 @@ def _rng(rng: HloInstruction, operands: Sequence[PartitionedHlo], target: Device
     return [PartitionedHlo(local, rng.shape, target)]
 
 
+def _reverse(
+    reverse: HloInstruction, operands: Sequence[PartitionedHlo], target: DeviceSharding, b: SpmdBuilder
+) -> Parts:
+    """Tiles of one size are reversed, each by the device that is as far from the other end."""
+    turned = reverse.attributes_as(at.DimensionsAttributes).dimensions
+    placement = place(reverse.shape.dimensions, target, b.spmd.devices)
+    split = [d for d in turned if placement.tiles[d] > 1]
+    if not split or any(placement.is_uneven(d) for d in split):
+        return run_on_tiles(reverse, operands, target, b)
+    coordinates = placement.coordinates.copy()
+    for d in split:
+        coordinates[:, d] = placement.tiles[d] - 1 - coordinates[:, d]
+    mirrored = sharding_of(coordinates, placement.subgroup)
+    if mirrored is None:
+        return run_on_tiles(reverse, operands, target, b)
+    local = reshard(operands[0], mirrored, b).local
+    return [PartitionedHlo(b.add(reverse.clone_with_new_operands(local.shape, [local])), reverse.shape, target)]
+
+
 def _custom_call(
     call: HloInstruction, operands: Sequence[PartitionedHlo], target: DeviceSharding, b: SpmdBuilder
 ) -> Parts:
@@ -136,28 +156,19 @@ def _custom_call(
         effect = call.attributes_as(at.CustomCallAttributes).custom_call_has_side_effect or owner(call) is not None
         once = effect and target.kind != "manual" and name not in PASSED_CUSTOM_CALLS
         return run_once(call, operands, b) if once else run_on_tiles(call, operands, target, b)
-    local = operands[0].local
-    if local_shape(call.shape, target, b.spmd.devices).dimensions != local.shape.dimensions:
-        raise HloVerifyError(
-            f"custom-call {name}: one device's part of the operand has dimensions {list(local.shape.dimensions)}, "
-            f"which is no part of {call.shape} under {{{target}}}",
-            call.span,
-        )
-    (given,) = groups_of_leaves(call.sharding, call.shape, b.spmd.devices)
-    local = sum_of(local, given, b)
-    if taken := call.frontend_attributes.get(SUMMANDS):
-        local = summand_of(local, summing_groups(HloSharding(taken), b.spmd.devices), b)
-    return [PartitionedHlo(local, call.shape, target)]
+    return step_over_boundary(call, operands[0], target, b)
 
 
 OPCODE_RULES: Mapping[str, OpcodeRule] = {
     "constant": _constant,
     "convolution": windowed,
     "custom-call": _custom_call,
+    "dynamic-update-slice": updated,
     "iota": _iota,
     "pad": windowed,
     "reduce-window": windowed,
     "reshape": _reshape,
+    "reverse": _reverse,
     "rng": _rng,
     "select-and-scatter": select_and_scatter,
     "slice": windowed,

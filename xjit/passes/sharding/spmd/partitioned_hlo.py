@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +13,7 @@ from xjit.hlo import HloInstruction, Shape
 from xjit.hlo.annotations.device_sharding import DeviceSharding
 from xjit.hlo.diagnostics import HloVerifyError
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
-from xjit.passes.sharding.spmd.placement import Placement, grouped, keep_tiles, place
+from xjit.passes.sharding.spmd.placement import Groups, Placement, grouped, keep_tiles, place, sharding_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ def reshard(part: PartitionedHlo, target: DeviceSharding, b: SpmdBuilder) -> Par
     """Returns the same array under another sharding, by the least communication that one of the forms below is.
 
     A device takes a part of what it holds; devices pass their tiles on; tiles move from one dimension to another;
-    dimensions are gathered, and parts taken of the result. An array is brought into a sharding only once.
+    dimensions are gathered, and parts taken of the result. Several steps follow one another. An array is brought into
+    a sharding only once.
     HloVerifyError between what each device has of its own and what they share.
     """
     if not part.shape.is_array or part.sharding == target:
@@ -53,11 +56,15 @@ def _moved(part: PartitionedHlo, target: DeviceSharding, b: SpmdBuilder) -> HloI
             "SPMDFullToShardShape or SPMDShardToFullShape",
             part.local.span,
         )
-    for form in (_sliced, _passed_on, _exchanged, _partly_gathered):
+    for form in (_sliced, _passed_on, _partly_gathered):
         local = form(part.local, have, want, b)
         if local is not None:
             return local
-    return reshard(_gathered(part, have, want, b), target, b).local
+    for step in (_exchanged, _lined_up, _gathered):
+        nearer = step(part, have, want, b)
+        if nearer is not None:
+            return reshard(nearer, target, b).local
+    raise AssertionError("dimensions that differ can be gathered")
 
 
 def _sliced(local: HloInstruction, have: Placement, want: Placement, b: SpmdBuilder) -> HloInstruction | None:
@@ -78,35 +85,75 @@ def _passed_on(local: HloInstruction, have: Placement, want: Placement, b: SpmdB
     sources = [holders.get((key, rank)) for key, rank in zip(want.keys, want.ranks)]
     if None in sources:
         return None
-    return b.permute(local, [(s, t) for t, s in enumerate(sources) if s is not None])
+    return b.collective_permute(local, [(s, t) for t, s in enumerate(sources) if s is not None])
 
 
-def _exchanged(local: HloInstruction, have: Placement, want: Placement, b: SpmdBuilder) -> HloInstruction | None:
-    """All tiles of one dimension become tiles of another that is whole: an all-to-all."""
-    differ = [d for d in range(len(have.tiles)) if have.tiles[d] != want.tiles[d]]
-    if len(differ) != 2:
+def _exchanged(part: PartitionedHlo, have: Placement, want: Placement, b: SpmdBuilder) -> PartitionedHlo | None:
+    """Tiles of a dimension that has too many become tiles of one that has too few: an all-to-all."""
+    found = [
+        (count, i, j)
+        for i, j in itertools.permutations(range(len(have.tiles)), 2)
+        if (count := math.gcd(_ratio(have, want, i), _ratio(want, have, j))) > 1 and _can_exchange(have, i, j, count)
+    ]
+    if not found:
         return None
-    i, j = differ if have.tiles[differ[0]] > 1 else reversed(differ)
-    count = have.tiles[i]
-    if (have.tiles[j], want.tiles[i], want.tiles[j]) != (1, 1, count):
+    count, i, j = max(found, key=lambda item: item[0])
+    coordinates = have.coordinates.copy()
+    coordinates[:, i] = have.coordinates[:, i] // count
+    coordinates[:, j] = have.coordinates[:, j] * count + have.coordinates[:, i] % count
+    sharding = sharding_of(coordinates, have.subgroup)
+    if sharding is None:
         return None
-    groups = have.groups_along([i])
-    others = [d for d in range(len(have.tiles)) if d not in (i, j)]
-    in_order = all(int(want.coordinates[p, j]) == k for group in groups for k, p in enumerate(group))
-    if not in_order or (have.coordinates[:, others] != want.coordinates[:, others]).any():
-        return None
-    sizes = list(have.local)
-    edges = [(0, count * want.local[j] - sizes[d] if d == j else 0) for d in range(len(sizes))]
-    padded = b.pad(local, edges, 0) if any(high for _, high in edges) else local
-    sizes[j : j + 1] = [count, want.local[j]]
-    split = b.all_to_all(b.reshape(padded, sizes), groups, j)
-    axis, rest = (i if i < j else i + 1), [d for d in range(len(sizes)) if d != j]
+    keys = [(*key[:i], key[i] // count, *key[i + 1 :], rank) for key, rank in zip(have.keys, have.ranks)]
+    groups = grouped(keys, [(int(c),) for c in have.coordinates[:, i]])
+    sizes = place(have.sizes, sharding, have.devices).local
+    return PartitionedHlo(_all_to_all(part.local, groups, (i, j), sizes, b), part.shape, sharding)
+
+
+def _ratio(many: Placement, few: Placement, dimension: int) -> int:
+    """How many tiles of a dimension become one; 1 unless that is a whole number."""
+    count, rest = divmod(many.tiles[dimension], few.tiles[dimension])
+    return 1 if rest else count
+
+
+def _can_exchange(have: Placement, i: int, j: int, count: int) -> bool:
+    """Whether tiles merge, and are cut, without a rest: only at the end of a whole dimension there may be one."""
+    merges = have.tiles[i] == count or not have.is_uneven(i)
+    return merges and (have.tiles[j] == 1 or not (have.is_uneven(j) or have.local[j] % count))
+
+
+def _all_to_all(
+    local: HloInstruction, groups: Groups, dimensions: tuple[int, int], sizes: Sequence[int], b: SpmdBuilder
+) -> HloInstruction:
+    """The tile of some sizes after the members of groups have exchanged pieces: of `j`, which merge along `i`."""
+    i, j = dimensions
+    count, before = len(groups[0]), local.shape.dimensions
+    short = count * sizes[j] - before[j]
+    padded = b.pad(local, [(0, short if d == j else 0) for d in range(len(before))], 0) if short else local
+    cut = [*before[:j], count, sizes[j], *before[j + 1 :]]
+    split = b.all_to_all(b.reshape(padded, cut), groups, j)
+    axis, rest = (i if i < j else i + 1), [d for d in range(len(cut)) if d != j]
     rest.insert(rest.index(axis), j)
-    merged = [want.local[d] if d != i else count * have.local[i] for d in range(len(want.local))]
-    whole = b.reshape(b.transpose(split, rest), merged)
-    if merged[i] == have.sizes[i]:
-        return whole
-    return b.slice(whole, [0] * len(merged), [n if d != i else have.sizes[i] for d, n in enumerate(merged)])
+    merged = [count * before[i] if d == i else n for d, n in enumerate(sizes)]
+    return _cut(b.reshape(b.transpose(split, rest), merged), sizes, b)
+
+
+def _lined_up(part: PartitionedHlo, have: Placement, want: Placement, b: SpmdBuilder) -> PartitionedHlo | None:
+    """The same tiles, on devices that have neighbours of them in the end: what is gathered afterwards is less."""
+    differ = [d for d in range(len(have.tiles)) if have.tiles[d] != want.tiles[d]]
+    if len(differ) != 1:
+        return None
+    d = differ[0]
+    if have.is_uneven(d) and want.tiles[d] > 1:
+        return None
+    merged = _ratio(have, want, d)
+    coordinates = want.coordinates.copy()
+    coordinates[:, d] = want.coordinates[:, d] * merged + np.array(want.ranks) % merged
+    sharding = sharding_of(coordinates, have.subgroup)
+    if merged == 1 or sharding is None or sharding == part.sharding:
+        return None
+    local = _passed_on(part.local, have, place(have.sizes, sharding, have.devices), b)
+    return None if local is None else PartitionedHlo(local, part.shape, sharding)
 
 
 def _partly_gathered(local: HloInstruction, have: Placement, want: Placement, b: SpmdBuilder) -> HloInstruction | None:

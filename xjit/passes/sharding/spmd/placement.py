@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xjit.hlo import Shape
-from xjit.hlo.annotations.device_sharding import DeviceSharding
+from xjit.hlo.annotations.device_sharding import DeviceSharding, tiled
 from xjit.hlo.annotations.sharding_algebra import NO_FACTOR, move
 from xjit.hlo.diagnostics import HloVerifyError
 
@@ -106,6 +107,18 @@ def place(sizes: tuple[int, ...], sharding: DeviceSharding, devices: int) -> Pla
     for column in range(rank, manual):
         subgroup = subgroup * sharding.tiles[column] + cells[:, column]
     return Placement(sizes, sharding.data_tiles, cells[:, :rank], subgroup)
+
+
+def sharding_of(coordinates: Table, subgroup: Table) -> DeviceSharding | None:
+    """Returns the sharding that gives each device a tile, [P, rank]; None if not all tiles have as many devices."""
+    tiles = [int(n) + 1 for n in coordinates.max(axis=0)]
+    manual = int(subgroup.max()) + 1
+    cells = np.ravel_multi_index([*coordinates.T, subgroup], [*tiles, manual])
+    count, rest = divmod(len(subgroup), math.prod(tiles) * manual)
+    if rest or (np.bincount(cells, minlength=math.prod(tiles) * manual) != count).any():
+        return None
+    grid = np.argsort(cells, kind="stable").reshape(*tiles, manual, count)
+    return tiled(grid, ("manual", "replicated"))
 
 
 def keep_tiles(sharding: DeviceSharding, dimensions: Sequence[int]) -> DeviceSharding:

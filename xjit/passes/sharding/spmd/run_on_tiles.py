@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from xjit.hlo import HloInstruction, Shape
 from xjit.hlo import attributes as at
@@ -12,9 +15,10 @@ from xjit.hlo.annotations.sharding_algebra import NO_FACTOR, merge, move
 from xjit.ops import build
 from xjit.ops.reducers import reduction_identity
 from xjit.passes.sharding.spmd.builder import SpmdBuilder
-from xjit.passes.sharding.spmd.local_rows import LocalRow, local_row
+from xjit.passes.sharding.spmd.indexed_parts import indices_in_tile, part_of_gather, part_of_slice
+from xjit.passes.sharding.spmd.local_rows import PARTED, LocalRow, inserted_dims, local_row
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
-from xjit.passes.sharding.spmd.placement import Placement, local_shape, place
+from xjit.passes.sharding.spmd.placement import Placement, local_shape, place, sharding_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ def run_on_tiles(
     What has no row runs on whole arrays.
     """
     row = local_row(instruction) or _whole_row(instruction)
-    split = _choose(row, instruction, operands, target)
+    split = _with_borrowed_tiles(_choose(row, instruction, operands, target), instruction, target, b.spmd.devices)
     moved = [
         reshard(part, split.of(dims, part.shape.dimensions), b) if part.shape.is_array else part
         for part, dims in zip(operands, row.operands, strict=True)
@@ -55,8 +59,21 @@ def run_on_tiles(
     if contracted:
         return _combined(instruction, split, moved, shardings, b)
     shapes = [local_shape(s, d, b.spmd.devices) for s, d in zip(leaves, shardings, strict=True)]
-    local = _run(instruction, shapes, [part.local for part in moved], b)
+    given = [part.local for part in moved]
+    if instruction.opcode == "scatter":
+        _point_into_tile(instruction, split, given, b)
+    local = _run(instruction, shapes, given, b)
     return _parts(local, leaves, shardings, b)
+
+
+def _point_into_tile(scatter: HloInstruction, split: _Split, operands: list[HloInstruction], b: SpmdBuilder) -> None:
+    """Has the indices of a scatter count from where the tile begins, along dimensions that are split."""
+    placement, dims = place(split.sizes, split.sharding, b.spmd.devices), split.row.operands[0]
+    numbers = {d: split.factors.index(dims[d]) for d in inserted_dims(scatter) if dims[d] != NO_FACTOR}
+    cut = {d: n for d, n in numbers.items() if placement.tiles[n] > 1}
+    if cut:
+        at_ = len(operands) // 2
+        operands[at_] = indices_in_tile(scatter, operands[at_], cut, placement, b)
 
 
 def _whole_row(instruction: HloInstruction) -> LocalRow:
@@ -84,6 +101,34 @@ def _choose(
         if part.sharding.is_tiled and any(f != NO_FACTOR for f in useful):
             chosen = _refined(chosen, move(part.sharding, useful, factors, sizes))
     return _Split(row, factors, sizes, chosen)
+
+
+def _with_borrowed_tiles(split: _Split, instruction: HloInstruction, target: DeviceSharding, devices: int) -> _Split:
+    """Where the result is to be split along dimensions that have to be whole, others are split as often meanwhile.
+
+    Not of convolutions, whose kernels would have to be gathered.
+    """
+    if not target.is_tiled or not split.factors or instruction.opcode == "convolution":
+        return split
+    shape, dims = next(s for _, s in instruction.shape.leaves()), split.row.results[0]
+    whole = [d for d, f in enumerate(dims) if f == NO_FACTOR and target.tiles[d] > 1]
+    count = math.prod(target.tiles[d] for d in whole)
+    sizes = [o.shape.num_elements if o.shape.is_array else 0 for o in instruction.operands]
+    largest = split.row.operands[sizes.index(max(sizes))] if sizes else ()
+    now, then = place(split.sizes, split.sharding, devices), place(shape.dimensions, target, devices)
+    free = [
+        (size // now.tiles[n], -n)
+        for n, (factor, size) in enumerate(zip(split.factors, split.sizes))
+        if factor in dims and factor in largest and size and size % (now.tiles[n] * count) == 0
+    ]
+    if not whole or not free or not np.array_equal(now.subgroup, then.subgroup):
+        return split
+    place_ = -max(free)[1]
+    coordinates = now.coordinates.copy()
+    tile = np.ravel_multi_index([*then.coordinates[:, whole].T], [target.tiles[d] for d in whole])
+    coordinates[:, place_] = coordinates[:, place_] * count + tile
+    sharding = sharding_of(coordinates, now.subgroup)
+    return replace(split, sharding=sharding) if sharding is not None else split
 
 
 def _refined(chosen: DeviceSharding, offered: DeviceSharding) -> DeviceSharding:
@@ -158,6 +203,9 @@ def _combined(
     groups = placement.groups_along(split.contracted_positions())
     leaves = [shape for _, shape in instruction.shape.leaves()]
     shapes = [local_shape(s, d, b.spmd.devices) for s, d in zip(leaves, shardings, strict=True)]
+    if instruction.opcode in PARTED:
+        partial = _part(instruction, split, shapes[0], [part.local for part in operands], b)
+        return [PartitionedHlo(b.sum_over(partial, groups), leaves[0], shardings[0])]
     if instruction.opcode != "reduce":
         locals_ = [
             _masked(part.local, dims, split, placement, 0, b) for part, dims in zip(operands, split.row.operands)
@@ -177,6 +225,23 @@ def _combined(
     if not neutral:
         whole = b.make(opcode, b.broadcast(init, whole.shape.dimensions) if whole.shape.rank else init, whole)
     return [PartitionedHlo(whole, leaves[0], shardings[0])]
+
+
+def _part(
+    instruction: HloInstruction, split: _Split, shape: Shape, operands: Sequence[HloInstruction], b: SpmdBuilder
+) -> HloInstruction:
+    """What one tile has of a gather's or a slice's result, and zeros."""
+    placement = place(split.sizes, split.sharding, b.spmd.devices)
+    dims = split.row.operands[0]
+    cut = {dims.index(split.factors[n]): n for n in split.contracted_positions()}
+    if instruction.opcode == "slice":
+        return part_of_slice(instruction, operands[0], shape, cut, placement, b)
+    given, inside = part_of_gather(instruction, operands, cut, placement, b)
+    partial = _run(instruction, [shape], given, b)
+    offsets = instruction.attributes_as(at.GatherAttributes).offset_dims
+    batch = [d for d in range(shape.rank) if d not in offsets]
+    mask = b.broadcast(inside, shape.dimensions, batch) if shape.rank else inside
+    return b.make("select", mask, partial, b.like(partial, 0))
 
 
 def _is_constant(value: HloInstruction, number: object) -> bool:

@@ -67,7 +67,7 @@ def _known_summand(local: HloInstruction, groups: Groups, b: SpmdBuilder) -> Hlo
             pending.pop()
         elif _is_sum(instruction, wanted):
             known[instruction] = instruction.operand(0)
-        elif instruction.opcode not in _LINEAR:
+        elif instruction.opcode not in _LINEAR and not _gathers_alike(instruction, wanted):
             known[instruction] = None
         elif missing := [o for o in instruction.operands if o not in known]:
             pending += missing
@@ -78,6 +78,17 @@ def _known_summand(local: HloInstruction, groups: Groups, b: SpmdBuilder) -> Hlo
             if num_known == _num_wanted(instruction):
                 known[instruction] = b.add(instruction.clone_with_new_operands(instruction.shape, parts))
     return known[local]
+
+
+def _gathers_alike(instruction: HloInstruction, groups: frozenset[frozenset[int]]) -> bool:
+    """Whether the devices of a group gather, piece by piece, from those of a group each."""
+    if instruction.opcode != "all-gather" or instruction.operand_count != 1:
+        return False
+    attributes = instruction.attributes_as(at.CollectiveAttributes)
+    members = {device: gathered for gathered in attributes.replica_groups.groups for device in gathered}
+    if not attributes.use_global_device_ids or not members:
+        return False
+    return all(frozenset(piece) in groups for group in groups for piece in zip(*(members[device] for device in group)))
 
 
 def _num_wanted(instruction: HloInstruction) -> int:
