@@ -14,6 +14,7 @@ from filter_families import FILTER_FAMILIES
 from gradient_families import GRADIENT_FAMILIES
 from layer_families import LAYER_FAMILIES
 from numeric_families import NUMERIC_FAMILIES
+from odd_size_families import ODD_SIZE_FAMILIES
 from shape_families import SHAPE_FAMILIES
 from short_row_families import SHORT_ROW_FAMILIES
 from type_families import TYPE_FAMILIES
@@ -181,6 +182,7 @@ ALL_FAMILIES = (
     *GRADIENT_FAMILIES,
     *SHORT_ROW_FAMILIES,
     *FILTER_FAMILIES,
+    *ODD_SIZE_FAMILIES,
     *LAYER_FAMILIES,
     *NUMERIC_FAMILIES,
     *SHAPE_FAMILIES,

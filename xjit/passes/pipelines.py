@@ -109,6 +109,7 @@ NEEDED_FOR: Mapping[str, str] = {
     "hlo-module-dce": "elements of loops' states that nothing reads; it finds few that others leave",
     "multi-output-fusion": "loops that read the same arrays, in training steps larger than those measured",
     "narrow-convolution-expander": "convolutions to few features, as the last ones of networks that make images",
+    "narrow-dot-expander": "products of many rows by a small matrix, as points by a rotation",
     "planar-convolution-rewriter": "filters of images and signals, and other convolutions to few features",
     "reducing-collective-expander": "reductions over devices: the runtime only moves data",
     "reduction-parallelizer": "large sums to few results, for threads, in training steps larger than those measured",
