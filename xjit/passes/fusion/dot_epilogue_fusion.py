@@ -46,7 +46,8 @@ class DotEpilogueFusion(HloModulePass):
     Results of fewer than `min_elements` elements are left alone: what reads them may be code in line. A fusion has at
     most `max_operands` operands and `max_outputs` results; `like_dimensions`: several results have the same dimensions.
     Where an epilogue takes vectors of `vector_bytes` from one row, and rows fill them badly, transcendental functions
-    are loops of their own, which take whole vectors of several rows.
+    are loops of their own, which take whole vectors of several rows; so is all that is computed from a convolution
+    whose features lie apart, as an epilogue's vectors would.
     """
 
     name = "dot-epilogue-fusion"
@@ -96,6 +97,7 @@ class DotEpilogueFusion(HloModulePass):
             and instruction.shape.num_elements >= self.min_elements
             and not is_tiled(instruction.shape)
             and not has_control_dependencies(instruction)
+            and not (self.vector_bytes and _has_features_apart(body, instruction.shape))
             and num_phases(body) <= MAX_FUSED_PHASES
         )
 
@@ -142,6 +144,15 @@ class DotEpilogueFusion(HloModulePass):
             elif not all(reads.is_along(m, operand.shape, user.shape) for m in ways):
                 return False
         return True
+
+
+def _has_features_apart(hero: HloInstruction, shape: Shape) -> bool:
+    """Whether neighbours in the memory of a convolution's result are pixels."""
+    if hero.opcode != "convolution":
+        return False
+    feature = hero.attributes_as(at.ConvolutionAttributes).dim_labels.output_feature_dimension
+    minor = next((d for d in shape.minor_to_major if shape.dimensions[d] > 1), feature)
+    return minor != feature
 
 
 def _leaves_lanes_idle(hero: HloInstruction, vector_bytes: int) -> bool:
