@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from xjit.affine import constant
 from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.access.memory import Guard
-from xjit.emitters.elemental import RegisterValue, load_convert, storage_type, store_convert
+from xjit.emitters.elemental import RegisterValue, from_low_bits, storage_type, store_convert
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.primitive_type import PrimitiveType
@@ -49,7 +49,7 @@ def _narrow(fused: FusedIrEmitter, instruction: HloInstruction, index: Index, gu
     if bits.type.is_vector and not amount.type.is_vector:
         amount = builder.splat(amount, bits.type.width)
     piece = _resize(builder, builder.lshr(bits, amount), storage_type(target).bits)
-    return load_convert(builder, target, builder.bitcast(piece, storage_type(target))), depth
+    return from_low_bits(builder, target, piece), depth
 
 
 def _wide(fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guard: Guard) -> Element:
@@ -67,7 +67,7 @@ def _wide(fused: FusedIrEmitter, instruction: HloInstruction, index: Index, guar
         shifted = builder.shl(bits, const_int(bits.type, i * kind.bit_width))
         total = shifted if total is None else builder.or_(total, shifted)
     assert total is not None
-    return load_convert(builder, target, builder.bitcast(total, storage_type(target))), depth
+    return from_low_bits(builder, target, total), depth
 
 
 def _bits(builder: IRBuilder, kind: PrimitiveType, value: RegisterValue) -> Value:

@@ -401,6 +401,14 @@ def arrays_of_numpys_under_a_mesh(mesh: Mesh) -> Any:
     return made
 
 
+@program
+def nothing_is_annotated(mesh: Mesh) -> Any:
+    """A constant on the devices of a mesh: no parameter, no sharding."""
+    made = jax.jit(lambda: (jax.device_put(jnp.zeros(8), NamedSharding(mesh, P("x"))), jnp.arange(3)))()
+    assert all(v.sharding.is_fully_replicated and len(v.devices()) == 4 for v in made)
+    return made
+
+
 def mesh_of(backend: str) -> Mesh:
     devices = np.array(jax.devices(backend)).reshape(2, 2)
     return Mesh(devices, ("x", "y"), axis_types=(AxisType.Auto,) * 2)

@@ -34,7 +34,7 @@ from xjit.jax_backend.requests import CodedError, Memory
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
 from xjit.passes.collectives.reducing_collective_expander import ReducingCollectiveExpander
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
-from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner
+from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner, replicated_sharding
 from xjit.runtime.executable import CpuExecutable
 from xjit.runtime.program_file import program_from_bytes, program_to_bytes
 from xjit.text.proto import create_from_proto, to_proto
@@ -167,6 +167,8 @@ def _partition(module: HloModule, placement: Placement, meshes: Sequence[Mesh]) 
     root = module.entry_computation.root_instruction
     if meshes and root.sharding is not None:
         root.sharding = _results_on_axes(root.sharding, root.shape, placement.spreads_to_results, meshes)
+    if root.sharding is None:  # of a program without parameters that says nothing, JAX asks, too
+        root.sharding = replicated_sharding(root.shape)
     SpmdPartitioner().run(module)
 
 

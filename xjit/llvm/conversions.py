@@ -75,6 +75,14 @@ def load_convert(builder: IRBuilder, kind: PrimitiveType, stored: Value) -> Valu
     return stored
 
 
+def from_low_bits(builder: IRBuilder, kind: PrimitiveType, bits: Value) -> Value:
+    """The register value of the low bits of what has the size of `storage_type(kind)`; the others may be anything."""
+    stored = builder.bitcast(bits, storage_type(kind))
+    if kind.is_float and kind.bit_width < 8:
+        stored = builder.and_(stored, const_int(stored.type, (1 << kind.bit_width) - 1))
+    return load_convert(builder, kind, stored)
+
+
 def store_convert(builder: IRBuilder, kind: PrimitiveType, value: Value) -> Value:
     """The value of type `storage_type(kind)` to store. What a register holds was rounded: nothing is lost."""
     if kind is P.PRED:
@@ -180,7 +188,4 @@ def float_to_integer(x: Vec, target: PrimitiveType) -> Vec:
 
 def bitcast_part(x: Vec, source: PrimitiveType, target: PrimitiveType) -> Vec:
     """The bits of one type as another of the same width."""
-    b = x.b
-    bits = store_convert(b, source, x.v)
-    bits = b.bitcast(bits, storage_type(target))
-    return Vec(b, load_convert(b, target, bits))
+    return Vec(x.b, from_low_bits(x.b, target, store_convert(x.b, source, x.v)))

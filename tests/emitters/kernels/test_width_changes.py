@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+import xjit
 from tests.support.kernels import LAYOUTS, check
+from xjit.text.parser import parse_hlo
 
 
 def text(source: str, target: str, layout: str = "") -> str:
@@ -31,10 +34,23 @@ ENTRY e {{
         ("u2[33,4]", "s8[33]"),
         ("s32[6]", "u4[6,8]"),
         ("f32[0]", "u8[0,4]"),
+        ("s32[7]", "f4e2m1fn[7,8]"),
+        ("f4e2m1fn[7,8]", "s32[7]"),
+        ("s4[16]", "f4e2m1fn[16]"),
+        ("f4e2m1fn[16]", "s4[16]"),
     ],
 )
 def test_widths(source: str, target: str) -> None:
     check(text(source, target))
+
+
+def test_bytes_hold_one_f4() -> None:
+    """What lies above the four bits of an element is cut off, by the evaluator, too."""
+    for source, shape in (("u8", "[256,2]"), ("s4", "[256]")):
+        x = np.arange(256).astype(np.uint8 if source == "u8" else ml_dtypes.int4)
+        program = text(f"{source}[256]", f"f4e2m1fn{shape}")
+        (result,) = check(program, x)
+        assert result.view(np.uint8).max() == xjit.evaluate(parse_hlo(program), x).view(np.uint8).max() == 15
 
 
 @pytest.mark.parametrize(

@@ -68,15 +68,15 @@ def _convert(interpreter: Interpreter, instruction: HloInstruction, operands: Se
 
 
 def _to_packed_bytes(x: Array, bits: int) -> Array:
-    """Returns the last dimension of sub-byte integers as bytes, lowest bits first."""
+    """Returns the last dimension of sub-byte elements as bytes, lowest bits first."""
     per_byte = 8 // bits
-    raw = widen(x).astype(np.uint8) & ((1 << bits) - 1)
+    raw = np.array(x, order="C").view(np.uint8) & ((1 << bits) - 1)
     groups = raw.reshape(*x.shape[:-1], x.shape[-1] // per_byte, per_byte)
     return np.asarray(sum(groups[..., i] << np.uint8(i * bits) for i in range(per_byte))).astype(np.uint8)
 
 
 def _from_packed_bytes(raw: Array, target: PrimitiveType) -> Array:
-    """Returns sub-byte integers, one byte each, from the bytes of the last dimension."""
+    """Returns sub-byte elements, one byte each, from the bytes of the last dimension."""
     bits = target.bit_width
     parts = [(raw >> np.uint8(i * bits)) for i in range(8 // bits)]
     flat = np.stack(parts, axis=-1).reshape(*raw.shape[:-1], -1)
@@ -91,6 +91,10 @@ def bitcast_elements(x: Array, target: PrimitiveType) -> Array:
     if source.bit_width == target.bit_width:
         if source.is_integer and target.is_integer and source.bit_width < 8:
             return wrap(widen(x), target)
+        if target.is_float and target.bit_width < 8:  # integers below zero are sign-extended
+            x = np.array(x, order="C").view(np.uint8) & ((1 << target.bit_width) - 1)
+        elif target.is_integer and target.bit_width < 8:
+            return wrap(np.array(x, order="C").view(np.uint8), target)
         return np.asarray(np.array(x, order="C").view(target.dtype)).reshape(x.shape)
     if source.bit_width < target.bit_width:
         raw = _to_packed_bytes(x, source.bit_width) if source.bit_width < 8 else x

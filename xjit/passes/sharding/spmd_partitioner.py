@@ -41,7 +41,7 @@ class SpmdPartitioner(HloModulePass):
         FlattenCallGraph().run_impl(module, execution_threads)
         entry = module.entry_computation
         given = [p.sharding or _REPLICATED for p in entry.parameter_instructions]
-        result = entry.root_instruction.sharding or _replicated(entry.root_instruction.shape)
+        result = entry.root_instruction.sharding or replicated_sharding(entry.root_instruction.shape)
         spmd = SpmdModule(module)
         sequential = analyses.get(CallGraph, module).sequential
         boundaries = boundaries_of(sequential, self._entry_boundary(entry, spmd.devices))
@@ -66,7 +66,8 @@ class SpmdPartitioner(HloModulePass):
         return Boundary(parameters, root, owners, summed, root_summed)
 
 
-def _replicated(shape: Shape) -> HloSharding:
+def replicated_sharding(shape: Shape) -> HloSharding:
+    """The sharding of a value that is whole on every device; of each array, for tuples."""
     return HloSharding(elements=(_REPLICATED,) * len(list(leaf_shapes(shape)))) if shape.is_tuple else _REPLICATED
 
 
