@@ -14,7 +14,9 @@ from xjit.hlo.attributes import (
     SliceDimension,
     WindowDimension,
 )
+from xjit.passes.analysis.planar_convolutions import MAX_FEATURES
 from xjit.passes.expand.convolution_expander import ConvolutionExpander
+from xjit.passes.expand.narrow_dot_expander import MAX_SMALL
 from xjit.passes.expand.writing import Writer
 from xjit.passes.framework.expansion import Expansion
 
@@ -25,7 +27,8 @@ class ConvolutionToDot(ConvolutionExpander):
 
     Along some dimension every tap has an element of its own for each output: that dimension is summed over, as the
     input features are, and the outputs are the elements of a patch. Along the others the kernel has one tap, and leaves
-    all positions where they are.
+    all positions where they are. Of convolutions that sum over features alone, those are made dots that have few
+    features, behind the pixels.
     """
 
     name = "convolution-to-dot"
@@ -36,7 +39,27 @@ class ConvolutionToDot(ConvolutionExpander):
         if attributes.feature_group_count > 1 or attributes.batch_group_count > 1:
             return None
         summed = _summed_dimensions(instruction, attributes)
-        return _dot(Writer(into), instruction, attributes, summed) if summed else None
+        if summed or (summed is not None and _is_narrow(instruction, attributes)):
+            return _dot(Writer(into), instruction, attributes, summed)
+        return None
+
+
+def _is_narrow(convolution: HloInstruction, attributes: ConvolutionAttributes) -> bool:
+    """Whether a pointwise convolution makes few features, which lie behind the pixels. Of integers, there are few, too,
+    that each is made of: other products of theirs have no blocks.
+    """
+    numbers = attributes.dim_labels
+    features = convolution.shape.dimensions[numbers.output_feature_dimension]
+    behind = all(
+        feature > max(spatial, default=-1)
+        for feature, spatial in (
+            (numbers.input_feature_dimension, numbers.input_spatial_dimensions),
+            (numbers.output_feature_dimension, numbers.output_spatial_dimensions),
+        )
+    )
+    given = convolution.operand(0).shape.dimensions[numbers.input_feature_dimension]
+    is_made = convolution.shape.element_type.is_float or given * features <= MAX_SMALL["terms"]
+    return features <= MAX_FEATURES and behind and is_made
 
 
 def _summed_dimensions(convolution: HloInstruction, attributes: ConvolutionAttributes) -> list[int] | None:

@@ -18,6 +18,7 @@ from xjit.indexing.element_reads import ElementReads, is_tiled
 from xjit.passes.analysis import fusion_cost as cost
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.analysis.convolution_phases import num_phases
+from xjit.passes.analysis.planar_convolutions import suits_planes
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import NO_THREADS, HloModulePass, has_control_dependencies
 from xjit.passes.fusion.unit_merging import merge_units
@@ -147,8 +148,8 @@ class DotEpilogueFusion(HloModulePass):
 
 
 def _has_features_apart(hero: HloInstruction, shape: Shape) -> bool:
-    """Whether neighbours in the memory of a convolution's result are pixels."""
-    if hero.opcode != "convolution":
+    """Whether neighbours in the memory of a convolution's result are pixels, and the lanes of its vectors are not."""
+    if hero.opcode != "convolution" or suits_planes(hero):
         return False
     feature = hero.attributes_as(at.ConvolutionAttributes).dim_labels.output_feature_dimension
     minor = next((d for d in shape.minor_to_major if shape.dimensions[d] > 1), feature)
