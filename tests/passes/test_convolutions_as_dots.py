@@ -8,6 +8,7 @@ import pytest
 import xjit
 from tests.support.kernels import check
 from xjit.hlo import HloModule
+from xjit.passes.cpu.profitability import gains_by_channels_last
 from xjit.passes.expand.conv_canonicalization import ConvCanonicalization
 from xjit.passes.expand.convolution_to_dot import ConvolutionToDot
 
@@ -113,3 +114,20 @@ ENTRY main {{
     narrow = text.replace("f32", "bf16")
     assert not ConvCanonicalization(entry_only=False).run(xjit.parse_hlo(narrow))
     assert ConvCanonicalization(entry_only=False, any_float=True).run(xjit.parse_hlo(narrow))
+
+
+def test_phases_of_images_with_channels_first_are_made_with_channels_last() -> None:
+    text = """
+ENTRY e {
+  x = f32[1,6,8,8] parameter(0)
+  w = f32[8,6,3,3] parameter(1)
+  ROOT c = f32[1,8,16,16] convolution(x, w), window={size=3x3 pad=1_2x1_2 lhs_dilate=2x2}, dim_labels=bf01_oi01->bf01
+}
+"""
+    few = text.replace("f32[8,6,3,3]", "f32[2,6,3,3]").replace("f32[1,8,16,16]", "f32[1,2,16,16]")
+    dense = text.replace(" lhs_dilate=2x2", "").replace("f32[1,8,16,16]", "f32[1,8,9,9]")
+    gains = [gains_by_channels_last(xjit.parse_hlo(t).entry_computation.root_instruction) for t in (text, few, dense)]
+    assert gains == [True, False, False]
+    assert "->b01f" in str(xjit.compile(text).as_text("optimized-hlo"))
+    rng = np.random.default_rng(0)
+    check(text, *(rng.integers(-4, 5, s).astype(np.float32) for s in ((1, 6, 8, 8), (8, 6, 3, 3))))

@@ -16,11 +16,11 @@ from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCano
 from xjit.passes.cpu.profitability import (
     MIN_SPLIT_DOT_STEPS,
     SPLIT_DOT_BLOCKS,
+    gains_by_channels_last,
     gains_by_parts,
     has_short_rows,
     reads_transposed,
     saves_a_sort,
-    sums_over_images,
 )
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
@@ -154,7 +154,7 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
                 ReducingCollectiveExpander(),  # devices exchange data, and code folds them
                 DepthwiseGradientExpander(),
                 ConvolutionToDot(),
-                ConvCanonicalization(entry_only=False, any_float=True, extra_filter=sums_over_images),
+                ConvCanonicalization(entry_only=False, any_float=True, extra_filter=gains_by_channels_last),
                 SpreadConvolutionExpander(),
                 NarrowConvolutionExpander(),
                 DotExpander(splits_complex=True),  # multiplications have floats, and loops are slow

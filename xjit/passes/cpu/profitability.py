@@ -6,6 +6,7 @@ import math
 
 from xjit.hlo import HloInstruction, PrimitiveType, Trait
 from xjit.hlo.attributes import ConvolutionAttributes, SortAttributes
+from xjit.passes.analysis.convolution_phases import num_phases
 from xjit.passes.expand.dot_factors import free_dimensions
 from xjit.passes.reductions.reduce_parts import reduced_dimensions
 from xjit.passes.simplify.descending_order import descending_order
@@ -53,6 +54,21 @@ def sums_over_images(convolution: HloInstruction) -> bool:
     features = image.dimensions[numbers.input_feature_dimension]
     uses = result.num_elements // max(1, result.dimensions[numbers.output_batch_dimension])
     return features >= MIN_SUMMED_IMAGES and uses >= MIN_USES_OF_ELEMENTS
+
+
+def gains_by_channels_last(convolution: HloInstruction) -> bool:
+    """Whether a convolution is done faster with transposes of its operands and result."""
+    return sums_over_images(convolution) or _scatters_phases(convolution)
+
+
+def _scatters_phases(convolution: HloInstruction) -> bool:
+    """Whether a result has its features in front, and comes in phases: each of its elements would be stored alone."""
+    attributes = convolution.attributes_as(ConvolutionAttributes)
+    numbers, shape = attributes.dim_labels, convolution.shape
+    features = shape.dimensions[numbers.output_feature_dimension]
+    if attributes.feature_group_count > 1 or num_phases(convolution) == 1 or features < MIN_LANES:
+        return False
+    return numbers.output_feature_dimension < min(numbers.output_spatial_dimensions)
 
 
 def has_short_rows(reduce: HloInstruction) -> bool:
