@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
@@ -42,7 +41,7 @@ class NarrowDotExpander(OpExpander):
         a = instruction.attributes_as(DotAttributes)
         if a.sparsity or a.algorithm or instruction.operand_count != 2 or not instruction.shape.is_static_array:
             return False
-        return _is_narrow(instruction, a) and super().instruction_matches_pattern(instruction)
+        return _is_narrow(instruction) and super().instruction_matches_pattern(instruction)
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the sum; None if it has no type that holds the operands' numbers as they are."""
@@ -50,61 +49,79 @@ class NarrowDotExpander(OpExpander):
         return None if kind is None or kind.is_complex else _sum_of_terms(instruction, kind, into)
 
 
-def _is_narrow(dot: HloInstruction, a: DotAttributes) -> bool:
-    free = free_dimensions(dot)
-    columns, rows = sorted(_size(dot, side, free[side]) for side in range(2))
-    terms = _size(dot, 0, a.lhs_contracting_dims)
-    if rows < MIN_ROWS or not 1 < terms <= MAX_TERMS or not 0 < columns <= MAX_TERMS:
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """An operand of a dot, and the roles of its dimensions."""
+
+    value: HloInstruction
+    batch: tuple[int, ...]
+    contracted: tuple[int, ...]
+    free: tuple[int, ...]
+
+    @property
+    def outputs(self) -> int:
+        """Rows or columns of the result."""
+        return math.prod(self.value.shape.dimensions[d] for d in self.free)
+
+    @property
+    def terms(self) -> int:
+        """Products that are added up."""
+        return math.prod(self.value.shape.dimensions[d] for d in self.contracted)
+
+    @property
+    def minor(self) -> int:
+        """The last dimension of several elements."""
+        return max((d for d, size in enumerate(self.value.shape.dimensions) if size > 1), default=-1)
+
+    def term(self, place: tuple[int, ...], into: Expansion) -> tuple[HloInstruction, list[int]]:
+        """The elements that one term needs, without the contracted dimensions, and the dimensions that are left."""
+        sizes = self.value.shape.dimensions
+        starts, limits = [0] * len(sizes), list(sizes)
+        for d, at in zip(self.contracted, place, strict=True):
+            starts[d], limits[d] = at, at + 1
+        kept = [d for d in range(len(sizes)) if d not in self.contracted]
+        part = into.add(build.slice_(self.value, starts, limits))
+        return into.add(build.reshape(part, [sizes[d] for d in kept])), kept
+
+
+def _sides(dot: HloInstruction) -> tuple[_Side, _Side]:
+    a, (left, right) = dot.attributes_as(DotAttributes), free_dimensions(dot)
+    return (
+        _Side(dot.operand(0), a.lhs_batch_dims, a.lhs_contracting_dims, tuple(left)),
+        _Side(dot.operand(1), a.rhs_batch_dims, a.rhs_contracting_dims, tuple(right)),
+    )
+
+
+def _is_narrow(dot: HloInstruction) -> bool:
+    sides = _sides(dot)
+    small, large = sorted(sides, key=lambda side: side.outputs)
+    columns, terms = small.outputs, small.terms
+    if large.outputs < MIN_ROWS or not 1 < terms <= MAX_TERMS or not 0 < columns <= MAX_TERMS:
         return False
-    large = int(_size(dot, 1, free[1]) == rows)
-    batch = (a.lhs_batch_dims, a.rhs_batch_dims)[large]
-    contracted = (a.lhs_contracting_dims, a.rhs_contracting_dims)
-    minor = _minor(dot.operand(large), range(dot.operand(large).shape.rank))
-    if minor in batch:
+    if large.minor in large.batch:
         return False
-    if minor not in contracted[large]:
-        return columns * terms <= MAX_SMALL["rows" if large else "columns"]
-    small = 1 - large
-    transposed = columns > 1 and _minor(dot.operand(small), range(dot.operand(small).shape.rank)) in contracted[small]
-    fits = transposed or columns == 1 or dot.shape.element_type.bit_width <= 32  # products of f64 fill shorter vectors
-    return fits and columns * terms <= MAX_SMALL["terms" if columns > 1 else "vector"]
-
-
-def _size(dot: HloInstruction, side: int, dimensions: Sequence[int]) -> int:
-    return math.prod(dot.operand(side).shape.dimensions[d] for d in dimensions)
-
-
-def _minor(operand: HloInstruction, dimensions: Sequence[int]) -> int:
-    """The last dimension of several elements, or -1."""
-    return max((d for d in dimensions if operand.shape.dimensions[d] > 1), default=-1)
+    if large.minor in large.free:
+        return columns * terms <= MAX_SMALL["columns" if large is sides[0] else "rows"]
+    if columns == 1:
+        return terms <= MAX_SMALL["vector"]
+    fits = small.minor in small.contracted or dot.shape.element_type.bit_width <= 32  # f64 fills shorter vectors
+    return fits and columns * terms <= MAX_SMALL["terms"]
 
 
 def _sum_of_terms(dot: HloInstruction, kind: PrimitiveType, into: Expansion) -> HloInstruction:
-    a, free = dot.attributes_as(DotAttributes), free_dimensions(dot)
-    sides = (
-        (list(a.lhs_batch_dims), list(a.lhs_contracting_dims), list(range(len(a.lhs_batch_dims)))),
-        (list(a.rhs_batch_dims), list(a.rhs_contracting_dims), list(range(len(a.rhs_batch_dims)))),
-    )
-    first = len(a.lhs_batch_dims)
-    places = (range(first, first + len(free[0])), range(first + len(free[0]), dot.shape.rank))
-    sizes = dot.shape.dimensions
+    sides, sizes = _sides(dot), dot.shape.dimensions
+    first = len(sides[0].batch)
+    places = range(first, first + len(sides[0].free)), range(first + len(sides[0].free), dot.shape.rank)
 
-    def factor(side: int, term: tuple[int, ...]) -> HloInstruction:
-        operand, (batch, contracted, batch_places) = dot.operand(side), sides[side]
-        starts, limits = [0] * operand.shape.rank, list(operand.shape.dimensions)
-        for d, at in zip(contracted, term, strict=True):
-            starts[d], limits[d] = at, at + 1
-        part = into.add(build.slice_(operand, starts, limits))
-        kept = [d for d in range(operand.shape.rank) if d not in contracted]
-        part = into.add(build.reshape(part, [operand.shape.dimensions[d] for d in kept]))
-        to = dict(zip([*batch, *free[side]], [*batch_places, *places[side]], strict=True))
-        return spread(into, part, kind, sizes, {kept.index(d): place for d, place in to.items()})
+    def factor(number: int, term: tuple[int, ...]) -> HloInstruction:
+        side = sides[number]
+        part, kept = side.term(term, into)
+        results = [*range(first), *places[number]]
+        at = dict(zip(map(kept.index, (*side.batch, *side.free)), results, strict=True))
+        return spread(into, part, kind, sizes, at)
 
-    terms = itertools.product(*(range(dot.operand(0).shape.dimensions[d]) for d in a.lhs_contracting_dims))
+    terms = itertools.product(*(range(dot.operand(0).shape.dimensions[d]) for d in sides[0].contracted))
     products = [into.make("multiply", factor(0, term), factor(1, term)) for term in terms]
     total = reduce(lambda x, y: into.make("add", x, y), products)
-    return (
-        total
-        if total.shape.element_type is dot.shape.element_type
-        else into.add(build.convert(total, dot.shape.element_type))
-    )
+    result = dot.shape.element_type
+    return total if kind is result else into.add(build.convert(total, result))
