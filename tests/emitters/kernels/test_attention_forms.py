@@ -164,3 +164,23 @@ def test_overflow_is_not_hidden() -> None:
     got, want = (np.asarray(f(q, k, v)) for f in (xjit.compile(xjit.from_jax(no_maximum, q, k, v)), no_maximum))
     np.testing.assert_array_equal(np.isnan(got).any(-1), np.isnan(want).any(-1))
     assert np.isnan(got[0, 0, 3]).all()
+
+
+def whole_exponentials(q: Any, k: Any, v: Any) -> Any:
+    logits = scores(q, k)
+    exponentials = jnp.exp(logits - logits.max(-1, keepdims=True))
+    return exponentials.astype(jnp.int32).astype(q.dtype) @ v / exponentials.sum(-1, keepdims=True)
+
+
+def sum_of_whole_exponentials(q: Any, k: Any, v: Any) -> Any:
+    logits = scores(q, k)
+    exponentials = jnp.exp(logits - logits.max(-1, keepdims=True))
+    return exponentials / exponentials.astype(jnp.int32).astype(q.dtype).sum(-1, keepdims=True) @ v
+
+
+@pytest.mark.parametrize("function", [whole_exponentials, sum_of_whole_exponentials])
+def test_integers_are_no_exponentials(function: Callable[..., Any]) -> None:
+    """Conversions between floating-point types round; one to integers leaves ones and zeros."""
+    inputs = arrays(3)
+    got, want = (np.asarray(f(*inputs)) for f in (xjit.compile(xjit.from_jax(function, *inputs)), function))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)

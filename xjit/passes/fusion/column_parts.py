@@ -8,20 +8,22 @@ and slices of the result, and of its gradient, are one of the parts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate
 
 from xjit.hlo import HloComputation, HloInstruction, Trait
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import replace
+from xjit.hlo.ir.post_order import post_order
 from xjit.ops import build
-from xjit.ops.reducers import reduction_identity
+from xjit.passes.reductions.reduce_parts import may_apply_init_twice
 
 MAX_JOINED = 100
 """Instructions that may be computed from one concatenation."""
-
-
 JOINING = frozenset(("concatenate", "pad"))
 """Opcodes of what is taken apart: a column of one number for all rows is padding."""
+
+_Cut = tuple[HloInstruction, int]
+"""An instruction, and the dimension along which its parts lie."""
 
 
 def split_columns(computation: HloComputation, whole: HloInstruction) -> bool:
@@ -65,7 +67,9 @@ class _Joined:
     """
 
     def __init__(self, whole: HloInstruction, dimension: int, sizes: Sequence[int]) -> None:
-        self.bounds = [sum(sizes[:n]) for n in range(len(sizes) + 1)]
+        ends = list(accumulate(sizes))
+        self.bounds = list(zip([0, *ends], ends))
+        """Where each part begins and ends."""
         self.dimensions: dict[HloInstruction, int] = {whole: dimension}
         self.ends: dict[HloInstruction, int] = {}
 
@@ -98,12 +102,11 @@ class _Joined:
             ranges = user.attributes_as(at.SliceAttributes).slice
             own = ranges[dimension]
             others = [(r, n) for d, (r, n) in enumerate(zip(ranges, operand.shape.dimensions)) if d != dimension]
-            is_part = (own.start, own.limit) in pairwise(self.bounds) and own.stride == 1
+            is_part = (own.start, own.limit) in self.bounds and own.stride == 1
             return is_part and all((r.start, r.limit, r.stride) == (0, n, 1) for r, n in others)
         if user.opcode != "reduce" or user.operand_count != 2 or user.operand(0) is not operand:
             return False
-        known = reduction_identity(user.to_apply)
-        return known is not None and dimension in user.attributes_as(at.DimensionsAttributes).dimensions
+        return may_apply_init_twice(user) and dimension in user.attributes_as(at.DimensionsAttributes).dimensions
 
     def _dimension_behind(self, user: HloInstruction, dimension: int) -> int | None:
         """Returns along which dimension a user has parts; None if it has none."""
@@ -122,18 +125,29 @@ class _Splitter:
     def __init__(self, computation: HloComputation, joined: _Joined) -> None:
         self.computation = computation
         self.joined = joined
-        self.parts: dict[HloInstruction, list[HloInstruction]] = {}
+        self.parts: dict[_Cut, list[HloInstruction]] = {}
 
     def run(self) -> None:
         """Replaces all ends by what is made of parts."""
-        for end, dimension in list(self.joined.ends.items()):
-            joined = end.operand(0)
-            parts = self._parts_of(joined, self.joined.dimensions[joined])
+        wanted = {end: (end.operand(0), dimension) for end, dimension in self.joined.ends.items()}
+        for cut in post_order(wanted.values(), self._parted_operands):
+            self.parts[cut] = [self._part(cut, number) for number in range(len(self.joined.bounds))]
+        for end, cut in wanted.items():
+            parts = self.parts[cut]
             if end.opcode == "slice":
-                own = end.attributes_as(at.SliceAttributes).slice[dimension]
-                replace(end, parts[self.joined.bounds.index(own.start)])
+                own = end.attributes_as(at.SliceAttributes).slice[cut[1]]
+                replace(end, parts[self.joined.bounds.index((own.start, own.limit))])
             else:
                 replace(end, self._reduced(end, parts))
+
+    def _parted_operands(self, cut: _Cut) -> list[_Cut]:
+        """The operands whose parts those of an instruction are computed from; none if they are anything else."""
+        instruction, dimension = cut
+        if instruction.opcode == "transpose" and instruction in self.joined.dimensions:
+            dimension = instruction.attributes_as(at.DimensionsAttributes).dimensions[dimension]
+        elif not instruction.op.has(Trait.ELEMENTWISE):
+            return []
+        return [(operand, dimension) for operand in instruction.operands if not operand.shape.is_scalar]
 
     def _add(self, instruction: HloInstruction) -> HloInstruction:
         return self.computation.add_instruction(instruction)
@@ -151,19 +165,12 @@ class _Splitter:
         assert value is not None
         return value
 
-    def _parts_of(self, instruction: HloInstruction, dimension: int) -> list[HloInstruction]:
-        """Returns the parts of an instruction that lie along a dimension; those of others are slices."""
-        if instruction not in self.parts:
-            self.parts[instruction] = [self._part(instruction, dimension, n) for n in range(len(self._sizes))]
-        return self.parts[instruction]
-
-    @property
-    def _sizes(self) -> list[int]:
-        return [b - a for a, b in pairwise(self.joined.bounds)]
-
-    def _part(self, instruction: HloInstruction, dimension: int, number: int) -> HloInstruction:
+    def _part(self, cut: _Cut, number: int) -> HloInstruction:
+        """Returns a part of an instruction along a dimension; those of what has none are slices."""
+        instruction, dimension = cut
+        start, limit = self.joined.bounds[number]
         sizes = list(instruction.shape.dimensions)
-        sizes[dimension] = self._sizes[number]
+        sizes[dimension] = limit - start
         shape = instruction.shape.with_dimensions(sizes)
         if instruction.opcode == "broadcast":
             dimensions = instruction.attributes_as(at.DimensionsAttributes).dimensions
@@ -173,14 +180,12 @@ class _Splitter:
             return instruction.operand(number)
         if instruction.opcode == "pad" and (padded := self._part_of_pad(instruction, dimension, number)):
             return padded
-        if instruction not in self.joined.dimensions and not instruction.op.has(Trait.ELEMENTWISE):
-            starts = [self.joined.bounds[number] if d == dimension else 0 for d in range(len(sizes))]
-            limits = [start + size for start, size in zip(starts, sizes)]
+        parted = dict(self._parted_operands(cut))
+        if not parted:
+            starts, limits = [0] * len(sizes), list(instruction.shape.dimensions)
+            starts[dimension], limits[dimension] = start, limit
             return self._add(build.slice_(instruction, starts, limits))
-        before = dimension
-        if instruction.opcode == "transpose":
-            before = instruction.attributes_as(at.DimensionsAttributes).dimensions[dimension]
-        operands = [o if o.shape.is_scalar else self._parts_of(o, before)[number] for o in instruction.operands]
+        operands = [self.parts[o, parted[o]][number] if o in parted else o for o in instruction.operands]
         return self._add(instruction.clone_with_new_operands(shape, operands))
 
     def _part_of_pad(self, pad: HloInstruction, dimension: int, number: int) -> HloInstruction | None:
@@ -191,10 +196,12 @@ class _Splitter:
         if any(p != at.PaddingDimension() for p in others) or padding[dimension].interior_padding:
             return None
         first = padding[dimension].edge_padding_low
-        if (first, first + operand.shape.dimensions[dimension]) not in pairwise(self.joined.bounds):
+        own = first, first + operand.shape.dimensions[dimension]
+        if own not in self.joined.bounds:
             return None
-        if first == self.joined.bounds[number]:
+        start, limit = self.joined.bounds[number]
+        if own == (start, limit):
             return operand
         sizes = list(pad.shape.dimensions)
-        sizes[dimension] = self._sizes[number]
+        sizes[dimension] = limit - start
         return self._add(build.broadcast_scalar(value, pad.shape.with_dimensions(sizes)))

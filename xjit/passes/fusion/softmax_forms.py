@@ -18,7 +18,7 @@ from xjit.ops import build
 from xjit.passes.analysis.attention.digits import digits_of
 from xjit.passes.analysis.attention.places import MATRIX_TYPES, MOVES, Place, Space
 from xjit.passes.analysis.attention.products import dots_above, is_elementwise
-from xjit.passes.analysis.attention.softmax import find_masked_softmax, reduces, starts_with_identity
+from xjit.passes.analysis.attention.softmax import find_masked_softmax, is_reduction, reduces
 from xjit.passes.analysis.attention.weights import softmax_of
 from xjit.passes.fusion.aligned_rows import aligned
 
@@ -43,11 +43,11 @@ def normalize_exponentials(
         wide = _widened(computation, exponential)
         return normalize_exponentials(computation, wide, columns) or wide
     for user in exponential.users:
-        if user.opcode == "reduce" and (column := _single_sum(user)) >= 0:
+        if (column := _single_sum(user)) >= 0:
             return _Normalizer(computation, exponential, column).run(column in columns)
         if user.opcode == "select":
             for total in user.users:
-                if total.opcode == "reduce" and (column := _single_sum(total)) >= 0:
+                if (column := _single_sum(total)) >= 0:
                     return _Normalizer(computation, exponential, column).run_masked(user, total)
     column = _column_of_logits(exponential)
     return None if column < 0 else _Normalizer(computation, exponential, column).run(column in columns)
@@ -65,15 +65,10 @@ def _widened(computation: HloComputation, exponential: HloInstruction) -> HloIns
         logits, shift = difference.operands
         value = wide(logits)
         for user in logits.users:
-            if (
-                user.opcode == "reduce"
-                and user.operand_count == 2
-                and user.to_apply.root_instruction.opcode == "maximum"
-            ):
-                dimensions = user.attributes_as(at.DimensionsAttributes).dimensions
-                if len(dimensions) == 1 and starts_with_identity(user.operand(1), "maximum"):
-                    maximum = reduced(computation, value, "maximum", -math.inf, dimensions[0])
-                    replace(user, computation.add_instruction(build.convert(maximum, narrow)))
+            column = _single_reduction(user, "maximum")
+            if column >= 0:
+                maximum = reduced(computation, value, "maximum", -math.inf, column)
+                replace(user, computation.add_instruction(build.convert(maximum, narrow)))
         shift = difference.operand(1)
         shape = shift.shape.with_element_type(PrimitiveType.F32)
         dimensions = shift.attributes_as(at.DimensionsAttributes).dimensions
@@ -90,12 +85,16 @@ def _widened(computation: HloComputation, exponential: HloInstruction) -> HloIns
     return result
 
 
-def _single_sum(reduce: HloInstruction) -> int:
-    """Returns the dimension that a reduction adds along, -1 if that is none."""
-    dimensions = reduce.attributes_as(at.DimensionsAttributes).dimensions
-    is_sum = reduce.operand_count == 2 and reduce.to_apply.root_instruction.opcode == "add"
-    is_sum = is_sum and starts_with_identity(reduce.operand(1), "add")
-    return dimensions[0] if is_sum and len(dimensions) == 1 else -1
+def _single_sum(instruction: HloInstruction) -> int:
+    return _single_reduction(instruction, "add")
+
+
+def _single_reduction(instruction: HloInstruction, opcode: str) -> int:
+    """Returns the dimension along which an instruction is a sum (`add`) or `maximum`, -1 if it is none along one."""
+    if not is_reduction(instruction, opcode):
+        return -1
+    dimensions = instruction.attributes_as(at.DimensionsAttributes).dimensions
+    return dimensions[0] if len(dimensions) == 1 else -1
 
 
 def guard_exponentials(computation: HloComputation, exponential: HloInstruction, column: int) -> HloInstruction | None:
@@ -131,7 +130,7 @@ def _column_of_logits(exponential: HloInstruction) -> int:
     for user in difference.operand(0).users if difference.opcode == "subtract" else ():
         for other in user.users if user.opcode == "subtract" and user is not difference else ():
             for total in other.users if other.opcode == "exponential" else ():
-                if total.opcode == "reduce" and (column := _single_sum(total)) >= 0:
+                if (column := _single_sum(total)) >= 0:
                     return column
     return -1
 
@@ -170,7 +169,7 @@ class _Normalizer:
         subtracted = None if shift is None else self._of_rows(Place(shift, self.place.index))
         scale = maximum if subtracted is None else self._add(build.binary("subtract", maximum, subtracted))
         scale = self._add(build.unary("exponential", scale))
-        totals = [u for u in self.exponential.users if u.opcode == "reduce" and _single_sum(u) == self.column]
+        totals = [u for u in self.exponential.users if _single_sum(u) == self.column]
         if totals:
             scaled = self._add(build.binary("multiply", self._reduce(made, "add", 0.0), scale))
             for total in totals:

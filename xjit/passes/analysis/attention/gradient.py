@@ -16,7 +16,7 @@ from xjit.hlo import attributes as at
 from xjit.passes.analysis.attention.digits import digits_of, in_terms_of, is_plain
 from xjit.passes.analysis.attention.places import MOVES, Place, Space
 from xjit.passes.analysis.attention.products import ScoreProduct, find_products, is_elementwise, is_of_products
-from xjit.passes.analysis.attention.softmax import Softmax, find_softmax, is_constant
+from xjit.passes.analysis.attention.softmax import Softmax, find_softmax, is_constant, is_reduction
 from xjit.passes.analysis.attention.weights import Factor, is_implied
 
 _PASSED = MOVES | {"convert"}
@@ -270,7 +270,7 @@ def _row_sum(reduce: HloInstruction, weights: HloInstruction, column: int, softm
     """Returns what a reduce of something computed from the weights sums, if it is a row sum."""
     dimensions = reduce.attributes_as(at.DimensionsAttributes).dimensions
     summed = reduce.operand(0)
-    if reduce.to_apply.root_instruction.opcode != "add" or len(dimensions) != 1 or not _starts_at_zero(reduce):
+    if not is_reduction(reduce, "add") or len(dimensions) != 1:
         return None
     space = Space(summed.shape.dimensions)
     decomposed = _factors(space, space.identity(summed), dim(dimensions[0]))
@@ -330,11 +330,6 @@ def _keeps_order(known: Mapping[int, AffineExpr], column: int, sizes: Sequence[i
     order = [known[d].position for d, size in enumerate(sizes) if size > 1 and d != column and not known[d].is_constant]
     missing = any(size > 1 and known[d].is_constant for d, size in enumerate(sizes))
     return order == sorted(order) and not missing
-
-
-def _starts_at_zero(reduce: HloInstruction) -> bool:
-    initial = reduce.operand(1)
-    return initial.opcode == "constant" and float(initial.attributes_as(at.ConstantAttributes).literal.array[()]) == 0.0
 
 
 def _factors(space: Space, place: Place, column: AffineExpr) -> tuple[list[Factor], bool] | None:

@@ -96,18 +96,18 @@ class Positions:
         if place.opcode == "constant":
             value = splat_of(place)
             return None if value is None else affine_constant(int(value))
-        operands = self.operands(place)
-        if operands is None or place.opcode not in ("add", "subtract", "convert", "negate"):
+        operands, opcode = self.operands(place), place.instruction.opcode
+        if operands is None or opcode not in ("add", "subtract", "convert", "negate"):
             return None
         found = [self._affine(operand, depth - 1) for operand in operands]
         kept = [expr for expr in found if expr is not None]
         if len(kept) < len(found):
             return None
-        if place.opcode == "add":
+        if opcode == "add":
             return kept[0] + kept[1]
-        if place.opcode == "subtract":
+        if opcode == "subtract":
             return kept[0] - kept[1]
-        return kept[0] if place.opcode == "convert" else kept[0] * -1
+        return kept[0] if opcode == "convert" else kept[0] * -1
 
     def half_planes(self, places: Iterable[Place]) -> list[HalfPlane]:
         """Returns the half-planes that any compare on the way to some places tells apart."""

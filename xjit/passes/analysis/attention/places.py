@@ -15,6 +15,8 @@ Index = tuple[AffineExpr, ...]
 
 MOVES = frozenset(("bitcast", "broadcast", "copy", "reshape", "slice", "transpose"))
 """Opcodes whose elements are those of their operand, somewhere else."""
+TRUNCATION = "truncation"
+"""What a conversion from or to other than floating-point numbers is as an opcode: values of it are others."""
 MATRIX_TYPES = frozenset((PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32))
 
 
@@ -27,8 +29,13 @@ class Place:
 
     @property
     def opcode(self) -> str:
-        """The instruction's; a bitcast to another type is none of those that `MOVES` elements."""
-        return "bitcast-convert" if changes_element_type(self.instruction) else self.instruction.opcode
+        """The instruction's; a bitcast to another type is none of those that `MOVES` elements, and a conversion that
+        does more than to round is no "convert".
+        """
+        if changes_element_type(self.instruction):
+            return "bitcast-convert"
+        opcode = self.instruction.opcode
+        return TRUNCATION if opcode == "convert" and not _is_rounding(self.instruction) else opcode
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +141,10 @@ class Space:
             return None
         base = offset - row * strides[row] - column * strides[column]
         return Matrix(place.instruction, base, strides[row], strides[column])
+
+
+def _is_rounding(convert: HloInstruction) -> bool:
+    return convert.shape.element_type.is_float and convert.operand(0).shape.element_type.is_float
 
 
 def _is_exact(convert: HloInstruction) -> bool:

@@ -193,14 +193,7 @@ def masked_by(space: Space, logits: Place, mask: Place) -> bool:
 
 def reduces(space: Space, place: Place, opcode: str, wanted: Place, columns: Columns) -> bool:
     """Whether an element is the reduction of what is wanted over all columns."""
-    reduce = place.instruction
-    if reduce.opcode != "reduce" or reduce.operand_count != 2:
-        return False
-    known = reduction_identity(reduce.to_apply)
-    ranges = space.ranges(place)
-    if known is None or known[0] != opcode or ranges != _sizes(space, columns):
-        return False
-    if not starts_with_identity(reduce.operand(1), opcode):
+    if not is_reduction(place.instruction, opcode) or space.ranges(place) != _sizes(space, columns):
         return False
     reduced = space.operand(place, 0, columns)
     return reduced is not None and space.behind(reduced, _PASSED) == space.behind(wanted, _PASSED)
@@ -210,9 +203,17 @@ def _sizes(space: Space, columns: Columns) -> tuple[int, ...]:
     return tuple(space.sizes[column.position] for column in columns)
 
 
-def starts_with_identity(initial: HloInstruction, opcode: str) -> bool:
+def is_reduction(instruction: HloInstruction, opcode: str) -> bool:
+    """Whether an instruction is the sum (`add`) or the `maximum` of an array along some dimensions, and no more."""
+    if instruction.opcode != "reduce" or instruction.operand_count != 2:
+        return False
+    known = reduction_identity(instruction.to_apply)
+    return known is not None and known[0] == opcode and _starts_with_identity(instruction.operand(1), opcode)
+
+
+def _starts_with_identity(initial: HloInstruction, opcode: str) -> bool:
     """Whether what a sum or maximum starts with is the constant that changes nothing."""
-    if initial.opcode != "constant":
+    if initial.opcode != "constant" or not initial.shape.element_type.is_float:
         return False
     value = float(initial.attributes_as(at.ConstantAttributes).literal.array[()])
     return value == (0.0 if opcode == "add" else -np.inf)

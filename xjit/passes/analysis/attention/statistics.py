@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from xjit.affine import dim
 from xjit.hlo import HloInstruction, PrimitiveType
-from xjit.ops.reducers import reduction_identity
 from xjit.passes.analysis.attention.joint import JointProducts
 from xjit.passes.analysis.attention.places import Place, Space
 from xjit.passes.analysis.attention.products import is_elementwise
-from xjit.passes.analysis.attention.softmax import starts_with_identity
+from xjit.passes.analysis.attention.softmax import is_reduction
 
 OPCODES = frozenset(("add", "maximum"))
 
@@ -82,11 +81,11 @@ class _Finder:
             return None
         if not any(e.uses_dim(self.column) for e in place.index):
             return None
-        known = reduction_identity(reduce.to_apply)
-        if known is None or known[0] not in OPCODES or not starts_with_identity(reduce.operand(1), known[0]):
+        opcode = next((opcode for opcode in OPCODES if is_reduction(reduce, opcode)), None)
+        if opcode is None:
             return None
         if self.space.ranges(place) != (self.space.sizes[self.row],):
             return None
         reduced = self.space.operand(place, 0, (dim(self.row),))
         level = None if reduced is None else self.level_of(reduced)
-        return None if reduced is None or level is None else Statistic(place, reduced, known[0], level)
+        return None if reduced is None or level is None else Statistic(place, reduced, opcode, level)

@@ -1,0 +1,123 @@
+"""Attention with steps that are not those of a softmax: whatever `attention-fusion` makes of it, results are the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import xjit
+from tests.support.attention_text import REDUCERS
+from xjit.passes.fusion.attention_fusion import AttentionFusion
+from xjit.text.parser import parse_hlo
+
+FURTHER_REDUCERS = """
+squares {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  bb = f32[] multiply(b, b)
+  ROOT r = f32[] add(a, bb)
+}
+"""
+HEADER = (
+    REDUCERS.replace("KIND", "f32")
+    + FURTHER_REDUCERS
+    + """ENTRY e {
+  q = f32[6,4] parameter(0)
+  k = f32[5,4] parameter(1)
+  v = f32[5,3] parameter(2)
+  s = f32[6,5] dot(q, k), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  zero = f32[] constant(0)
+  ninf = f32[] constant(-inf)
+"""
+)
+SOFTMAX = """
+  mx = f32[6] reduce(s, ninf), dimensions={1}, to_apply=max
+  mb = f32[6,5] broadcast(mx), dimensions={0}
+  y = f32[6,5] subtract(s, mb)
+  e = f32[6,5] exponential(y)
+"""
+QUOTIENT = """
+  lb = f32[6,5] broadcast(l), dimensions={0}
+  p = f32[6,5] divide(e, lb)
+  ROOT r = f32[6,3] dot(p, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+JOINED = """
+  sink = f32[6,2] slice(q), slice={[0:6], [0:2]}
+  j = f32[6,7] concatenate(s, sink), dimensions={1}
+  x = f32[6,7] exponential(j)
+"""
+PART = """
+  jb = f32[6,7] broadcast(l), dimensions={0}
+  jp = f32[6,7] divide(x, jb)
+  p = f32[6,5] slice(jp), slice={[0:6], [0:5]}
+  ROOT r = f32[6,3] dot(p, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+PROGRAMS = {
+    "sum of squares": SOFTMAX + "  l = f32[6] reduce(e, zero), dimensions={1}, to_apply=squares\n" + QUOTIENT,
+    "sum of squares, no maximum": """
+  e = f32[6,5] exponential(s)
+  l = f32[6] reduce(e, zero), dimensions={1}, to_apply=squares
+"""
+    + QUOTIENT,
+    "joined with more, sum of squares": JOINED
+    + "  l = f32[6] reduce(x, zero), dimensions={1}, to_apply=squares\n"
+    + PART,
+    "joined with more, sum from 5": JOINED
+    + "  five = f32[] constant(5)\n  l = f32[6] reduce(x, five), dimensions={1}, to_apply=add\n"
+    + PART,
+    "joined with more, at least 100": JOINED
+    + "  least = f32[] constant(100)\n  l = f32[6] reduce(x, least), dimensions={1}, to_apply=max\n"
+    + PART,
+    "joined with nothing": """
+  nothing = f32[6,0] slice(q), slice={[0:6], [0:0]}
+  sink = f32[6,2] slice(q), slice={[0:6], [0:2]}
+  j = f32[6,7] concatenate(nothing, s, sink), dimensions={1}
+  x = f32[6,7] exponential(j)
+  l = f32[6] reduce(x, zero), dimensions={1}, to_apply=add
+"""
+    + PART,
+    "added along two dimensions": """
+  sink = f32[6,1] slice(q), slice={[0:6], [0:1]}
+  j = f32[6,6] concatenate(s, sink), dimensions={1}
+  bias = f32[6,6] dot(q, q), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  once = f32[6,6] iota(), iota_dimension=0
+  more = f32[6,6] add(bias, once)
+  z = f32[6,6] add(j, more)
+  x = f32[6,6] exponential(z)
+  l = f32[6] reduce(x, zero), dimensions={1}, to_apply=add
+  t = f32[6,6] transpose(x), dimensions={1,0}
+  turned = f32[6,6] multiply(t, more)
+  other = f32[6] reduce(turned, zero), dimensions={0}, to_apply=add
+  both = f32[6] add(l, other)
+  jb = f32[6,6] broadcast(both), dimensions={0}
+  jp = f32[6,6] divide(x, jb)
+  p = f32[6,5] slice(jp), slice={[0:6], [0:5]}
+  ROOT r = f32[6,3] dot(p, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+""",
+    "a long chain": """
+  sink = f32[6,2] slice(q), slice={[0:6], [0:2]}
+  j = f32[6,7] concatenate(s, sink), dimensions={1}
+  c0 = f32[6,7] iota(), iota_dimension=1
+"""
+    + "".join(f"  c{n} = f32[6,7] negate(c{n - 1})\n" for n in range(1, 1200))
+    + """
+  z = f32[6,7] add(j, c1199)
+  x = f32[6,7] exponential(z)
+  l = f32[6] reduce(x, zero), dimensions={1}, to_apply=add
+"""
+    + PART,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_result_is_the_same(name: str) -> None:
+    text = HEADER + PROGRAMS[name]
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(size=shape).astype(np.float32) for shape in ((6, 4), (5, 4), (5, 3))]
+    expected = np.asarray(xjit.evaluate(text, *inputs))
+    module = parse_hlo(text)
+    AttentionFusion(min_rows=1, scores_per_element=0, gradient_bytes=0).run(module)
+    np.testing.assert_allclose(np.asarray(xjit.evaluate(module, *inputs)), expected, rtol=1e-5, atol=1e-6)
