@@ -55,6 +55,25 @@ PART = """
 }
 """
 PROGRAMS = {
+    "masked twice, rows without any": """
+  n = s32[6,5] iota(), iota_dimension=0
+  two = s32[] constant(2)
+  twos = s32[6,5] broadcast(two), dimensions={}
+  is_kept = pred[6,5] compare(n, twos), direction=GE
+  ninfs = f32[6,5] broadcast(ninf), dimensions={}
+  w = f32[6,5] select(is_kept, s, ninfs)
+  mx = f32[6] reduce(w, ninf), dimensions={1}, to_apply=max
+  mb = f32[6,5] broadcast(mx), dimensions={0}
+  y = f32[6,5] subtract(w, mb)
+  e = f32[6,5] exponential(y)
+  l = f32[6] reduce(e, zero), dimensions={1}, to_apply=add
+  lb = f32[6,5] broadcast(l), dimensions={0}
+  quotient = f32[6,5] divide(e, lb)
+  zeros = f32[6,5] broadcast(zero), dimensions={}
+  p = f32[6,5] select(is_kept, quotient, zeros)
+  ROOT r = f32[6,3] dot(p, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+""",
     "sum of squares": SOFTMAX + "  l = f32[6] reduce(e, zero), dimensions={1}, to_apply=squares\n" + QUOTIENT,
     "sum of squares, no maximum": """
   e = f32[6,5] exponential(s)

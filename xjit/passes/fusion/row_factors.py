@@ -6,6 +6,7 @@ total is known, block by block, whatever else is done to it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, dim
@@ -118,7 +119,7 @@ class _Product:
     def _replace(self, weights: HloInstruction, rows: Sequence[Factor], guard: Softmax | None, negative: bool) -> None:
         """Puts the product of `weights`, times factors of its rows, in place of the dot.
 
-        With a guard it is 0 where that sums nothing.
+        With a guard it is 0 where all that is taken of is -inf: exponentials there may be NaN.
         """
         dot, numbers = self.dot, self.dot.attributes_as(at.DotAttributes)
         operands = [weights if n == self.side else self._in_f32(o) for n, o in enumerate(dot.operands)]
@@ -139,13 +140,15 @@ class _Product:
     def _zero_where(
         self, masks: Sequence[Factor], guard: Softmax | None, value: HloInstruction, zeros: HloInstruction
     ) -> HloInstruction:
-        """Returns a product with rows of zeros where masks have none, and where the softmax of a guard sums nothing."""
+        """Returns a product with rows of zeros where masks have some, and where all logits of a guard are -inf."""
         for factor in masks:
             direction = "EQ" if factor.role == "select" else "NE"
             is_zero = self._add(build.compare(direction, self._spread(factor.place, value), zeros))
             value = self._add(build.select(is_zero, zeros, value))
         if guard is not None:
-            is_empty = self._add(build.compare("EQ", self._spread(guard.total, value), zeros))
+            least = self._add(build.make_constant(-math.inf, PrimitiveType.F32))
+            leasts = self._add(build.broadcast(least, value.shape, ()))
+            is_empty = self._add(build.compare("EQ", self._spread(guard.maximum, value), leasts))
             value = self._add(build.select(is_empty, zeros, value))
         return value
 

@@ -16,7 +16,7 @@ Index = tuple[AffineExpr, ...]
 MOVES = frozenset(("bitcast", "broadcast", "copy", "reshape", "slice", "transpose"))
 """Opcodes whose elements are those of their operand, somewhere else."""
 TRUNCATION = "truncation"
-"""What a conversion from or to other than floating-point numbers is as an opcode: values of it are others."""
+"""What a conversion is as an opcode that does more than to round: from or to integers, or numbers of 8 bits and less."""
 MATRIX_TYPES = frozenset((PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32))
 
 
@@ -144,7 +144,8 @@ class Space:
 
 
 def _is_rounding(convert: HloInstruction) -> bool:
-    return convert.shape.element_type.is_float and convert.operand(0).shape.element_type.is_float
+    kinds = convert.shape.element_type, convert.operand(0).shape.element_type
+    return all(kind.is_float and kind.bit_width >= 16 for kind in kinds)
 
 
 def _is_exact(convert: HloInstruction) -> bool:
