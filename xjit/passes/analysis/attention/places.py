@@ -16,7 +16,7 @@ Index = tuple[AffineExpr, ...]
 MOVES = frozenset(("bitcast", "broadcast", "copy", "reshape", "slice", "transpose"))
 """Opcodes whose elements are those of their operand, somewhere else."""
 TRUNCATION = "truncation"
-"""What a conversion is as an opcode that does more than to round: from or to integers, or numbers of 8 bits and less."""
+"""What a conversion is as an opcode that does more than to round: from or to integers, or numbers of 8 bits."""
 MATRIX_TYPES = frozenset((PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32))
 
 
