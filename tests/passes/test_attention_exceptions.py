@@ -140,3 +140,30 @@ def test_result_is_the_same(name: str) -> None:
     module = parse_hlo(text)
     AttentionFusion(min_rows=1, scores_per_element=0, gradient_bytes=0).run(module)
     np.testing.assert_allclose(np.asarray(xjit.evaluate(module, *inputs)), expected, rtol=1e-5, atol=1e-6)
+
+
+GRADIENT = SOFTMAX + """
+  bias = f32[6,5] parameter(3)
+  weights = f32[6,5] multiply(e, bias)
+  signed = f32[6,5] SIGN(weights)
+  l = f32[6] reduce(e, zero), dimensions={1}, to_apply=add
+  o = f32[6,3] dot(signed, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  lo = f32[6,3] broadcast(l), dimensions={0}
+  r = f32[6,3] divide(o, lo)
+  g = f32[6,3] cosine(r)
+  lb = f32[6,5] broadcast(l), dimensions={0}
+  p = f32[6,5] divide(signed, lb)
+  dv = f32[5,3] dot(p, g), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT t = (f32[6,3], f32[5,3]) tuple(r, dv)
+}
+"""
+
+
+@pytest.mark.parametrize("sign", ["copy", "negate"])
+@pytest.mark.parametrize("weighs", [False, True])
+def test_products_of_weights(sign: str, weighs: bool) -> None:
+    """Kernels that know softmaxes alone get no product of exponentials times something, of gradients either."""
+    module = parse_hlo(HEADER + GRADIENT.replace("SIGN", sign))
+    AttentionFusion(min_rows=1, scores_per_element=0, gradient_bytes=0, weighs=weighs).run(module)
+    fusions = [i for i in module.entry_computation.instructions if i.opcode == "fusion"]
+    assert bool(fusions) == weighs

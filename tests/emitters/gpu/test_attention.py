@@ -30,6 +30,7 @@ SIZES = (2, 3, 8, 9, 16, 17, 31, 33, 64, 65)
 def always_fused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the sizes, as long as the kernel has room."""
     limits = {"min_rows": 1, "scores_per_element": 0, "gradient_bytes": 0, "max_depth": 128, "joint_batches": 0}
+    limits |= {"weighs": False}
     always = functools.partial(AttentionFusion, **limits)
     monkeypatch.setattr(pipelines, "attention_on_gpus", always)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
 from xjit.hlo import attributes as at
 from xjit.ops.shape_inference.dot import free_dimensions
-from xjit.passes.analysis.attention.gradient import results_of
+from xjit.passes.analysis.attention.gradient import Gradient, results_of
 from xjit.passes.analysis.attention.places import MOVES
 from xjit.passes.analysis.attention.products import find_products, is_of_products
 from xjit.passes.analysis.call_graph import CallGraph
@@ -77,6 +77,11 @@ class AttentionFusion(AttentionLimits, HloModulePass):
             if dot.parent is computation:
                 changed |= self._fuse(computation, dot, no_masks)
         return changed
+
+    def gradient_of(self, weights: HloInstruction) -> Gradient | None:
+        """Returns the gradient that reads these exponentials, if it pays to fuse it and kernels know its products."""
+        gradient = super().gradient_of(weights)
+        return None if gradient is None or (gradient.weighs and not self.weighs) else gradient
 
     def _may_be_scores(self, instruction: HloInstruction) -> bool:
         """Whether an array has as many elements as scores, and is computed from products as they are."""

@@ -62,6 +62,11 @@ class Gradient:
     products: tuple[ScoreProduct, ...]
     masks: frozenset[Factor]
 
+    @property
+    def weighs(self) -> bool:
+        """Whether the forward product, or the one to be made in its place, is of exponentials that nothing divides."""
+        return bool(self.masks) or (self.forward is not None and self.forward.weights is not None)
+
     def all_products(self) -> tuple[ScoreProduct, ...]:
         """The forward product, if there is one, and the others."""
         return self.products if self.forward is None else (self.forward, *self.products)
@@ -99,7 +104,10 @@ def find_gradient(weights: HloInstruction) -> Gradient | None:
         return None
     masks = {row_sum.masks for row_sum in kept}
     if forward is not None:
-        of_forward, taken_in = _masks_of(forward, weights)
+        found_masks = _masks_of(forward, weights)
+        if found_masks is None:
+            return None
+        of_forward, taken_in = found_masks
         masks.add(of_forward)
         without = [_without(row_sum, taken_in) for row_sum in kept]
         kept = tuple(row_sum for row_sum in without if row_sum is not None)
@@ -233,17 +241,18 @@ def _same_values(forward: ScoreProduct, row_sum: RowSum, weights: HloInstruction
     return (other.base, other.row_stride, other.column_stride) == (base, own.row_stride, own.column_stride)
 
 
-def _masks_of(forward: ScoreProduct, weights: HloInstruction) -> tuple[frozenset[Factor], list[Factor]]:
+def _masks_of(forward: ScoreProduct, weights: HloInstruction) -> tuple[frozenset[Factor], list[Factor]] | None:
     """Returns what a forward product's weights are multiplied with, over the dimensions of the exponentials.
 
-    First what differs from column to column, then what does not.
+    First what differs from column to column, then what does not. None if their sign changes, too.
     """
     softmax = forward.softmax
     if softmax is None or forward.weights is None:
         return frozenset(), []
     found = _factors(forward.space, forward.weights, forward.column)
     known = in_terms_of(softmax.exponential, forward.space.sizes)
-    assert found is not None and known is not None and not found[1]
+    if found is None or known is None or found[1]:
+        return None
     column, space = forward.column.position, Space(weights.shape.dimensions)
     factors = [factor for factor in found[0] if factor.place.instruction is not weights]
     masks = frozenset(_moved_factor(space, factor, known) for factor in factors if _uses(factor.place, column))
