@@ -142,7 +142,9 @@ def test_result_is_the_same(name: str) -> None:
     np.testing.assert_allclose(np.asarray(xjit.evaluate(module, *inputs)), expected, rtol=1e-5, atol=1e-6)
 
 
-GRADIENT = SOFTMAX + """
+GRADIENT = (
+    SOFTMAX
+    + """
   bias = f32[6,5] parameter(3)
   weights = f32[6,5] multiply(e, bias)
   signed = f32[6,5] SIGN(weights)
@@ -157,6 +159,7 @@ GRADIENT = SOFTMAX + """
   ROOT t = (f32[6,3], f32[5,3]) tuple(r, dv)
 }
 """
+)
 
 
 @pytest.mark.parametrize("sign", ["copy", "negate"])

@@ -9,7 +9,7 @@ from tests.support.spmd import check, check_annotated, exchanges, partition
 from xjit.hlo import HloError
 from xjit.hlo.attributes import CustomCallAttributes
 from xjit.hlo.compare.fingerprint import module_fingerprint
-from xjit.ops.evaluation import evaluate_devices
+from xjit.ops.evaluation import evaluate, evaluate_devices
 from xjit.passes import run_passes
 from xjit.passes.sharding.spmd_partitioner import SpmdPartitioner
 from xjit.text.parser import parse_hlo
@@ -255,6 +255,29 @@ def test_a_dimension_that_has_to_be_whole_borrows_another(kind: str, instruction
 def test_tiles_have_parts_of_what_is_taken(body: str, expected: list[str]) -> None:
     module = partition(ADD + f"ENTRY e {{ x = f32[16,4] parameter(0), sharding={{{ROWS}}} {body} }}")
     assert exchanges(module) == expected, module
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        "f32[2] slice(x), slice={[4:6]}",
+        "f32[2] gather(x, i), offset_dims={}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+        "slice_sizes={1}",
+    ],
+)
+def test_what_is_taken_has_the_same_bits(taken: str) -> None:
+    """Parts are added, and -0 is no 0; indices beyond all signed numbers are of the last element."""
+    text = (
+        "HloModule m, num_partitions=4 ENTRY e { x = f32[16] parameter(0), sharding={devices=[4]<=[4]} "
+        f"i = u64[2,1] constant({{{{4}}, {{18446744073709551615}}}}) ROOT r = {taken} }}"
+    )
+    x = np.full(16, -0.0, np.float32)
+    x[15] = 3
+    expected = evaluate(parse_hlo(text.replace(", num_partitions=4", "")), x)
+    module = parse_hlo(text)
+    assert SpmdPartitioner(allow_module_signature_change=True).run(module)
+    for result in evaluate_devices(module, [[x[4 * p : 4 * p + 4]] for p in range(4)]):
+        np.testing.assert_array_equal(result.view(np.int32), expected.view(np.int32))
 
 
 def test_one_value_is_brought_into_a_sharding_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from xjit.passes.sharding.spmd.placement import Groups, Table
 
 INDEX = PrimitiveType.S32
 """Type of offsets."""
+
+NOTHING: Final = -0.0
+"""What changes no number that it is added to: 0 would make -0 another."""
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from xjit.hlo import attributes as at
 from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.passes.sharding.sharding_slots import leaf_shapes
-from xjit.passes.sharding.spmd.builder import SpmdBuilder, SpmdModule
+from xjit.passes.sharding.spmd.builder import NOTHING, SpmdBuilder, SpmdModule
 from xjit.passes.sharding.spmd.leaves import annotated_leaves, assemble, local_value_shape, take_apart
 from xjit.passes.sharding.spmd.opcode_rules import partition_instruction
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
@@ -225,5 +225,5 @@ def _from(owner: int | None, part: PartitionedHlo, b: SpmdBuilder) -> Partitione
         return part
     own = b.is_on(owner)
     mask = b.broadcast(own, part.shape.dimensions) if part.shape.rank else own
-    alone = b.make("select", mask, part.local, b.like(part.local, 0))
+    alone = b.make("select", mask, part.local, b.like(part.local, NOTHING))
     return PartitionedHlo(b.sum_over(alone, (tuple(range(b.spmd.devices)),)), part.shape, REPLICATED)

@@ -9,7 +9,7 @@ import numpy as np
 
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo import attributes as at
-from xjit.passes.sharding.spmd.builder import INDEX, SpmdBuilder
+from xjit.passes.sharding.spmd.builder import INDEX, NOTHING, SpmdBuilder
 from xjit.passes.sharding.spmd.placement import Placement
 
 _WIDE = frozenset({PrimitiveType.S64, PrimitiveType.U64, PrimitiveType.U32})
@@ -72,7 +72,10 @@ def _spread(values: Sequence[HloInstruction], indices: HloInstruction, vector: i
 
 
 def _signed(indices: HloInstruction, b: SpmdBuilder) -> HloInstruction:
+    """Indices as signed numbers: what is beyond these is beyond any array."""
     wide = indices.shape.element_type in _WIDE
+    if indices.shape.element_type is PrimitiveType.U64:
+        indices = b.make("minimum", indices, b.like(indices, np.iinfo(np.int64).max))
     return b.convert(indices, PrimitiveType.S64 if wide else PrimitiveType.S32)
 
 
@@ -104,9 +107,9 @@ def part_of_slice(
     placement: Placement,
     b: SpmdBuilder,
 ) -> HloInstruction:
-    """Returns what of a slice, without strides, one tile has, and zeros for what other tiles have."""
+    """Returns what of a slice, without strides, one tile has, and `NOTHING` for what other tiles have."""
     taken = slice_.shape.dimensions
-    around = b.pad(tile, [(taken[d], taken[d]) if d in split else (0, 0) for d in range(len(taken))], 0)
+    around = b.pad(tile, [(taken[d], taken[d]) if d in split else (0, 0) for d in range(len(taken))], NOTHING)
     starts: list[HloInstruction] = []
     for d, part in enumerate(slice_.attributes_as(at.SliceAttributes).slice):
         if d in split:

@@ -14,7 +14,7 @@ from xjit.hlo.annotations.device_sharding import REPLICATED, DeviceSharding
 from xjit.hlo.annotations.sharding_algebra import NO_FACTOR, merge, move
 from xjit.ops import build
 from xjit.ops.reducers import reduction_identity
-from xjit.passes.sharding.spmd.builder import SpmdBuilder
+from xjit.passes.sharding.spmd.builder import NOTHING, SpmdBuilder
 from xjit.passes.sharding.spmd.indexed_parts import indices_in_tile, part_of_gather, part_of_slice
 from xjit.passes.sharding.spmd.local_rows import PARTED, LocalRow, inserted_dims, local_row
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
@@ -230,7 +230,7 @@ def _combined(
 def _part(
     instruction: HloInstruction, split: _Split, shape: Shape, operands: Sequence[HloInstruction], b: SpmdBuilder
 ) -> HloInstruction:
-    """What one tile has of a gather's or a slice's result, and zeros."""
+    """What one tile has of a gather's or a slice's result, and `NOTHING`."""
     placement = place(split.sizes, split.sharding, b.spmd.devices)
     dims = split.row.operands[0]
     cut = {dims.index(split.factors[n]): n for n in split.contracted_positions()}
@@ -241,7 +241,7 @@ def _part(
     offsets = instruction.attributes_as(at.GatherAttributes).offset_dims
     batch = [d for d in range(shape.rank) if d not in offsets]
     mask = b.broadcast(inside, shape.dimensions, batch) if shape.rank else inside
-    return b.make("select", mask, partial, b.like(partial, 0))
+    return b.make("select", mask, partial, b.like(partial, NOTHING))
 
 
 def _is_constant(value: HloInstruction, number: object) -> bool:

@@ -8,7 +8,7 @@ from xjit.hlo import HloComputation, HloInstruction, HloVerifyError, Shape
 from xjit.hlo.annotations.device_sharding import REPLICATED, read_sharding
 from xjit.passes.expand.writing import Writer
 from xjit.passes.sharding.sharding_slots import leaf_shapes, leaves_of
-from xjit.passes.sharding.spmd.builder import SpmdBuilder
+from xjit.passes.sharding.spmd.builder import NOTHING, SpmdBuilder
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
 
 
@@ -42,7 +42,7 @@ def _not_made(call: HloInstruction, given: HloInstruction, leaves: Sequence[Shap
     writer = Writer(b.into, body)
     writer.add(HloInstruction.create_parameter(0, given.shape, "operands"))
     found = [
-        writer.full(shape, 0) if shape.is_array else writer.add(HloInstruction.create_after_all(shape, ()))
+        writer.full(shape, NOTHING) if shape.is_array else writer.add(HloInstruction.create_after_all(shape, ()))
         for shape in leaves
     ]
     return body.build(writer.tuple_of(*found))

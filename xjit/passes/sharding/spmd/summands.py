@@ -14,7 +14,7 @@ from xjit.hlo import attributes as at
 from xjit.hlo.annotations.device_sharding import summing_groups
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.passes.sharding.sharding_slots import leaf_shapes, leaves_of
-from xjit.passes.sharding.spmd.builder import INDEX, SpmdBuilder
+from xjit.passes.sharding.spmd.builder import INDEX, NOTHING, SpmdBuilder
 from xjit.passes.sharding.spmd.placement import Groups
 
 SUMMANDS: Final = "xjit.summands"
@@ -53,7 +53,7 @@ def summand_of(local: HloInstruction, groups: Groups, b: SpmdBuilder) -> HloInst
         is_first[group[0]] = 1
     has_it = b.compare("NE", b.number(is_first), b.constant(0, INDEX))
     mask = b.broadcast(has_it, local.shape.dimensions) if local.shape.rank else has_it
-    return b.make("select", mask, local, b.like(local, 0))
+    return b.make("select", mask, local, b.like(local, NOTHING))
 
 
 def _known_summand(local: HloInstruction, groups: Groups, b: SpmdBuilder) -> HloInstruction | None:
