@@ -16,7 +16,6 @@ from xjit.hlo.annotations.device_sharding import MANUAL, DeviceSharding, tiled
 from xjit.hlo.annotations.mesh import AxisRef, Mesh
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.attributes import CustomCallAttributes, GetTupleElementAttributes
-from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.edit.replacing import replace
 from xjit.hlo.ir.computation import HloComputation
@@ -24,7 +23,7 @@ from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
 from xjit.hlo.types.shape import Shape
 from xjit.passes.calls_and_control.flatten_call_graph import FlattenCallGraph
-from xjit.passes.sharding.manual_regions import MANUAL_AXES, MANUAL_PART
+from xjit.passes.sharding.manual_regions import MANUAL_AXES, MANUAL_PART, computations_of
 from xjit.passes.sharding.sharding_annotations import target_of
 from xjit.passes.sharding.spmd.summands import SUMMANDS
 
@@ -82,7 +81,8 @@ def import_regions(module: HloModule, meshes: Mapping[str, Mesh]) -> None:
     around: dict[HloInstruction, frozenset[str]] = {}
     own = {body: _axes_of_body(body) for body in bodies}
     for body in bodies:
-        for inner in (i for c in _called(body) for i in c.instructions if _is_boundary(i) or _is_body_call(i)):
+        within = [i for c in computations_of(body) for i in c.instructions]
+        for inner in [i for i in within if _is_boundary(i) or _is_body_call(i)]:
             around[inner] = around.get(inner, frozenset()) | own[body]
     mesh_of = {body: _mesh_of_body(body, meshes) for body in bodies}
     for call in filter(_is_boundary, instructions):
@@ -218,7 +218,7 @@ def _make_region(call: HloInstruction, mesh: Mesh | None, manual: frozenset[str]
         return
     for around in (call, *call.users):
         _mark(around)
-    for computation in _called(call):
+    for computation in computations_of(call):
         _drop_constraints(computation)
         for instruction in computation.instructions:
             _mark(instruction)
@@ -236,8 +236,8 @@ def _drop_constraints(computation: HloComputation) -> None:
 
 def _constrain_in(body: HloInstruction, mesh: Mesh, manual: frozenset[str]) -> None:
     """Has constraints within a region be some on arrays of a device's own; kernels have none."""
-    kept = set(_called(body, of_control_flow=True))
-    for computation in _called(body):
+    kept = set(computations_of(body, of_control_flow=True))
+    for computation in computations_of(body):
         if computation not in kept:
             _drop_constraints(computation)
         for call in [i for i in computation.instructions if target_of(i) == "Sharding"]:
@@ -250,15 +250,3 @@ def _mark(instruction: HloInstruction) -> None:
     leaves = sum(1 for _ in instruction.shape.leaves())
     is_tuple = instruction.shape.is_tuple
     instruction.sharding = HloSharding(elements=(_MANUAL,) * leaves) if is_tuple and leaves else _MANUAL
-
-
-def _called(call: HloInstruction, *, of_control_flow: bool = False) -> Iterator[HloComputation]:
-    """The computations that an instruction runs, and those that they run: reducers of kernels only if asked for all."""
-    pending, seen = list(call.called_computations), set[HloComputation]()
-    while pending:
-        computation = pending.pop()
-        if computation not in seen:
-            seen.add(computation)
-            yield computation
-            callers = [i for i in computation.instructions if not of_control_flow or i.op.has(Trait.CONTROL_FLOW)]
-            pending += [c for i in callers for c in i.called_computations]

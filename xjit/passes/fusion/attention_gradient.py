@@ -26,7 +26,7 @@ from xjit.passes.analysis.attention.places import Place, Space
 from xjit.passes.analysis.attention.products import ScoreProduct, find_products
 from xjit.passes.analysis.attention.statistics import find_statistics
 from xjit.passes.fusion.aligned_rows import aligned, numbered_through
-from xjit.passes.fusion.attention_units import fused_instructions, operands_first
+from xjit.passes.fusion.attention_units import fused_instructions, is_needed, operands_first
 from xjit.passes.fusion.unit_merging import merge_units
 
 MAX_KEPT_ROWS = 1 << 13
@@ -117,16 +117,7 @@ def _needs_itself(products: Sequence[ScoreProduct]) -> bool:
     """Whether what one of some products is computed from needs the result of another, or its own."""
     units = [set(fused_instructions(product)) for product in products]
     operands = {o for inside in units for i in inside for o in i.operands if o not in inside}
-    stack = [product.root for product in products]
-    seen = set(stack)
-    while stack:
-        instruction = stack.pop()
-        if instruction in operands:
-            return True
-        behind = {*instruction.users, *instruction.control_successors} - seen
-        seen |= behind
-        stack += behind
-    return False
+    return is_needed([product.root for product in products], operands)
 
 
 def _fuse_products(

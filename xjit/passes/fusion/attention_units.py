@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo.ir.post_order import post_order
@@ -127,11 +127,16 @@ def _users_of(statistic: HloInstruction, inside: Collection[HloInstruction]) -> 
 def _need_themselves(inside: Collection[HloInstruction], outputs: Sequence[HloInstruction]) -> bool:
     """Whether a fusion reads what is computed from its own results."""
     operands = {o for i in inside for o in i.operands if o not in inside}
-    stack = [u for output in outputs for u in output.users if u not in inside]
+    return is_needed([u for output in outputs for u in output.users if u not in inside], operands)
+
+
+def is_needed(sources: Iterable[HloInstruction], by: Collection[HloInstruction]) -> bool:
+    """Whether some instructions are sources, are computed from one, or wait for what is."""
+    stack = list(sources)
     seen = set(stack)
     while stack:
         instruction = stack.pop()
-        if instruction in operands:
+        if instruction in by:
             return True
         behind = {*instruction.users, *instruction.control_successors} - seen
         seen |= behind

@@ -41,16 +41,20 @@ def _instructions_of(call: HloInstruction) -> Iterator[HloInstruction]:
     """A region's call, the elements of its result, and all that runs in it."""
     yield call
     yield from (user for user in call.users if user.opcode == "get-tuple-element")
+    for computation in computations_of(call, of_control_flow=True):
+        yield from computation.instructions
+
+
+def computations_of(call: HloInstruction, *, of_control_flow: bool = False) -> Iterator[HloComputation]:
+    """The computations that an instruction runs, and those that they run, within kernels, too; or those of control flow."""
     pending, seen = list(call.called_computations), set[HloComputation]()
     while pending:
         computation = pending.pop()
-        if computation in seen:
-            continue
-        seen.add(computation)
-        for instruction in computation.instructions:
-            yield instruction
-            if instruction.op.has(Trait.CONTROL_FLOW):
-                pending += instruction.called_computations
+        if computation not in seen:
+            seen.add(computation)
+            yield computation
+            callers = [i for i in computation.instructions if not of_control_flow or i.op.has(Trait.CONTROL_FLOW)]
+            pending += [c for i in callers for c in i.called_computations]
 
 
 def pass_free_axes(axes: MeshAxes, outside: Slot, inside: Slot) -> bool:
