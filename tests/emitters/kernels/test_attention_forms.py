@@ -166,6 +166,28 @@ def test_overflow_is_not_hidden() -> None:
     assert np.isnan(got[0, 0, 3]).all()
 
 
+def sums_alone(q: Any, k: Any, v: Any) -> Any:
+    logits = scores(q, k)
+    exponentials = jnp.exp(logits - logits.max(-1, keepdims=True))
+    total = exponentials.sum(-1, keepdims=True)
+    return exponentials / total @ v, total
+
+
+@pytest.mark.parametrize("function", [with_sums, sums_alone])
+def test_sums_of_infinite_rows(function: Callable[..., Any]) -> None:
+    """Scores of a row that are all -inf, or inf among others: their sum is NaN, 0 or inf, by what is subtracted."""
+
+    def biased(q: Any, k: Any, v: Any, bias: Any) -> Any:
+        return function(jnp.concatenate([q, bias], -1), jnp.concatenate([k, jnp.ones_like(k[..., :1])], -1), v)
+
+    inputs = [*arrays(3), np.zeros((2, H, L, 1), np.float32)]
+    inputs[3][0, 0, 3], inputs[3][1, 0, 5] = -np.inf, np.inf
+    executable = xjit.compile(xjit.from_jax(biased, *inputs))
+    assert [kernel.kind for kernel in executable.kernels].count("attention") == 1
+    for got, want in zip(executable(*inputs), jax.jit(biased)(*inputs), strict=True):
+        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-5, atol=1e-5)
+
+
 def whole_exponentials(q: Any, k: Any, v: Any) -> Any:
     logits = scores(q, k)
     exponentials = jnp.exp(logits - logits.max(-1, keepdims=True))

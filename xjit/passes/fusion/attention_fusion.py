@@ -27,7 +27,7 @@ from xjit.passes.fusion.constant_masks import replace_constant_masks
 from xjit.passes.fusion.row_factors import columns_of, take_out_row_factors
 from xjit.passes.fusion.shared_exponentials import share_exponentials
 from xjit.passes.fusion.shared_keys import split_sums
-from xjit.passes.fusion.softmax_forms import normalize_exponentials
+from xjit.passes.fusion.softmax_forms import normalize_exponentials, state_sums
 from xjit.passes.fusion.unit_merging import merge_units
 
 _FOLLOWING = MOVES | {"convert", "divide"}
@@ -116,6 +116,9 @@ class AttentionFusion(AttentionLimits, HloModulePass):
                 if replace_constant_masks(computation, product.between, no_masks):
                     self._fuse(computation, dot, no_masks)
                     return True
+                state_sums(computation, product.softmax, set(units))
+                outputs = outputs_of(product, units)
+                assert outputs is not None
                 merge_units(computation, units, outputs, dot, "kCustom", "attention")
                 return True
         return False

@@ -27,6 +27,7 @@ from xjit.passes.analysis.attention.products import ScoreProduct, find_products
 from xjit.passes.analysis.attention.statistics import find_statistics
 from xjit.passes.fusion.aligned_rows import aligned, numbered_through
 from xjit.passes.fusion.attention_units import fused_instructions, is_needed, operands_first
+from xjit.passes.fusion.softmax_forms import state_sums
 from xjit.passes.fusion.unit_merging import merge_units
 
 MAX_KEPT_ROWS = 1 << 13
@@ -52,6 +53,7 @@ def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches
     softmax = gradient.softmax
     for product in find_products(result.instruction, lambda _: True):
         if product.softmax is not None:
+            state_sums(computation, product.softmax, set[HloInstruction]().union(*_units_of(gradient)))
             outputs = [product.root, softmax.maximum.instruction, softmax.total.instruction]
             merge_units(computation, fused_instructions(product), outputs, product.dot, "kCustom", "attention")
             break
@@ -111,6 +113,10 @@ def _found_again(product: ScoreProduct, gradient: Gradient) -> ScoreProduct:
     found = product_without_softmax(product.root, gradient.weights)
     assert found is not None
     return found
+
+
+def _units_of(gradient: Gradient) -> list[list[HloInstruction]]:
+    return [fused_instructions(_found_again(product, gradient)) for product in gradient.products]
 
 
 def _needs_itself(products: Sequence[ScoreProduct]) -> bool:

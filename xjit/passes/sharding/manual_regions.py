@@ -46,7 +46,7 @@ def _instructions_of(call: HloInstruction) -> Iterator[HloInstruction]:
 
 
 def computations_of(call: HloInstruction, *, of_control_flow: bool = False) -> Iterator[HloComputation]:
-    """The computations that an instruction runs, and those that they run, within kernels, too; or those of control flow."""
+    """The computations that an instruction runs, and those that they run, in kernels, too; or those of control flow."""
     pending, seen = list(call.called_computations), set[HloComputation]()
     while pending:
         computation = pending.pop()
