@@ -46,6 +46,8 @@ def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches
         return True
     if gradient.forward is None and not _are_whole(gradient):
         return False
+    units = (fused_instructions(product) for product in gradient.all_products())
+    state_sums(computation, gradient.softmax, set[HloInstruction]().union(*units))
     result = gradient.result or _forward_product(computation, gradient, gradient.sums[0])
     for row_sum in gradient.sums:
         value = _RowSumBuilder(computation, gradient, row_sum).build(result)
@@ -53,7 +55,6 @@ def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches
     softmax = gradient.softmax
     for product in find_products(result.instruction, lambda _: True):
         if product.softmax is not None:
-            state_sums(computation, product.softmax, set[HloInstruction]().union(*_units_of(gradient)))
             outputs = [product.root, softmax.maximum.instruction, softmax.total.instruction]
             merge_units(computation, fused_instructions(product), outputs, product.dot, "kCustom", "attention")
             break
@@ -113,10 +114,6 @@ def _found_again(product: ScoreProduct, gradient: Gradient) -> ScoreProduct:
     found = product_without_softmax(product.root, gradient.weights)
     assert found is not None
     return found
-
-
-def _units_of(gradient: Gradient) -> list[list[HloInstruction]]:
-    return [fused_instructions(_found_again(product, gradient)) for product in gradient.products]
 
 
 def _needs_itself(products: Sequence[ScoreProduct]) -> bool:

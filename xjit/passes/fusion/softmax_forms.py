@@ -126,13 +126,13 @@ def state_sums(computation: HloComputation, softmax: Softmax, inside: Collection
 
 
 def _further_readers(total: HloInstruction, inside: Collection[HloInstruction]) -> list[tuple[HloInstruction, int]]:
-    """Returns what is outside and reads sums, moved or not, but for what divides by them; by operand."""
+    """Returns what is outside and reads sums or their squares, moved or not, but does not divide by them: its operands."""
     found: list[tuple[HloInstruction, int]] = []
     stack = [total]
     while stack:
         value = stack.pop()
         for user in value.users:
-            if user.opcode in MOVES:
+            if user.opcode in MOVES or (user.opcode == "multiply" and user.operand(0) is user.operand(1)):
                 stack.append(user)
             elif user not in inside:
                 numbers = [n for n, operand in enumerate(user.operands) if operand is value]
@@ -212,7 +212,9 @@ class _Normalizer:
     def state(self, softmax: Softmax, readers: Sequence[tuple[HloInstruction, int]]) -> None:
         """Gives operands of some instructions, moved from the sums, what these are where maxima are infinite."""
         shift = self.space.operand(Place(self.exponential.operand(0), self.place.index), 1)
-        if shift is None or not (self._has_digits(shift) and self._has_digits(softmax.maximum)):
+        if shift is None or self._varies(shift):
+            return
+        if not (self._has_digits(shift) and self._has_digits(softmax.maximum)):
             return
         guard = self.space.behind(shift, _PASSED)
         test = self.space.operand(guard, 0) if guard.opcode == "select" else None
@@ -230,7 +232,8 @@ class _Normalizer:
                 moves.append(value)
                 value = value.operand(0)
             for move in reversed(moves):
-                stated[move] = self._add(move.clone_with_new_operands(move.shape, [stated[move.operand(0)]]))
+                operands = [stated[operand] for operand in move.operands]
+                stated[move] = self._add(move.clone_with_new_operands(move.shape, operands))
             user.replace_operand_with(number, stated[user.operand(number)])
 
     def run_masked(self, select: HloInstruction, total: HloInstruction) -> HloInstruction | None:
