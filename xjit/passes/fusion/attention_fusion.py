@@ -24,10 +24,11 @@ from xjit.passes.fusion.attention_limits import AttentionLimits
 from xjit.passes.fusion.attention_units import fused_instructions, outputs_of
 from xjit.passes.fusion.column_parts import JOINING, split_columns
 from xjit.passes.fusion.constant_masks import replace_constant_masks
+from xjit.passes.fusion.kept_sums import state_sums
 from xjit.passes.fusion.row_factors import columns_of, take_out_row_factors
 from xjit.passes.fusion.shared_exponentials import share_exponentials
 from xjit.passes.fusion.shared_keys import split_sums
-from xjit.passes.fusion.softmax_forms import normalize_exponentials, state_sums
+from xjit.passes.fusion.softmax_forms import normalize_exponentials
 from xjit.passes.fusion.unit_merging import merge_units
 
 _FOLLOWING = MOVES | {"convert", "divide"}

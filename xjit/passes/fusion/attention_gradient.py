@@ -27,7 +27,7 @@ from xjit.passes.analysis.attention.products import ScoreProduct, find_products
 from xjit.passes.analysis.attention.statistics import find_statistics
 from xjit.passes.fusion.aligned_rows import aligned, numbered_through
 from xjit.passes.fusion.attention_units import fused_instructions, is_needed, operands_first
-from xjit.passes.fusion.softmax_forms import state_sums
+from xjit.passes.fusion.kept_sums import state_sums
 from xjit.passes.fusion.unit_merging import merge_units
 
 MAX_KEPT_ROWS = 1 << 13

@@ -8,7 +8,7 @@ arithmetic on a number for each row: it is done to the product of the exponentia
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from xjit.affine import dim
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType
@@ -18,7 +18,7 @@ from xjit.ops import build
 from xjit.passes.analysis.attention.digits import digits_of
 from xjit.passes.analysis.attention.places import MATRIX_TYPES, MOVES, Place, Space
 from xjit.passes.analysis.attention.products import dots_above, is_elementwise
-from xjit.passes.analysis.attention.softmax import Softmax, find_masked_softmax, is_reduction, reduces
+from xjit.passes.analysis.attention.softmax import find_masked_softmax, is_reduction, reduces
 from xjit.passes.analysis.attention.weights import softmax_of
 from xjit.passes.fusion.aligned_rows import aligned
 
@@ -110,36 +110,6 @@ def guard_exponentials(computation: HloComputation, exponential: HloInstruction,
     return _Normalizer(computation, exponential, column).run(True, True)
 
 
-def state_sums(computation: HloComputation, softmax: Softmax, inside: Collection[HloInstruction]) -> None:
-    """Has what reads a softmax's sums, but for divisions, read what they are where maxima are infinite.
-
-    Kernels subtract 0 for -inf, and inf as it is, whatever a program has in their place: there, a row's sum is its
-    largest exponential, or several of these, all NaN, 0 or infinite. What is `inside` of a kernel stays.
-    """
-    exponential, total = softmax.exponential.instruction, softmax.total.instruction
-    column = _single_sum(total)
-    if column < 0 or total.operand(0) is not exponential or exponential.operand(0).opcode != "subtract":
-        return
-    readers = _further_readers(total, inside)
-    if readers:
-        _Normalizer(computation, exponential, column).state(softmax, readers)
-
-
-def _further_readers(total: HloInstruction, inside: Collection[HloInstruction]) -> list[tuple[HloInstruction, int]]:
-    """Returns what is outside and reads sums or their squares, moved or not, but does not divide by them: its operands."""
-    found: list[tuple[HloInstruction, int]] = []
-    stack = [total]
-    while stack:
-        value = stack.pop()
-        for user in value.users:
-            if user.opcode in MOVES or (user.opcode == "multiply" and user.operand(0) is user.operand(1)):
-                stack.append(user)
-            elif user not in inside:
-                numbers = [n for n, operand in enumerate(user.operands) if operand is value]
-                found += [(user, n) for n in numbers if user.opcode != "divide" or n == 0]
-    return found
-
-
 def _is_of_same_products(shift: HloInstruction, logits: HloInstruction) -> bool:
     """Whether what is subtracted is computed, in any way, from what the logits are computed from."""
     dots = dots_above(logits)
@@ -208,33 +178,6 @@ class _Normalizer:
             spread = self._add(build.broadcast(scale, made.shape, self.rows))
             replace(self.exponential, self._add(build.binary("multiply", made, spread)))
         return made
-
-    def state(self, softmax: Softmax, readers: Sequence[tuple[HloInstruction, int]]) -> None:
-        """Gives operands of some instructions, moved from the sums, what these are where maxima are infinite."""
-        shift = self.space.operand(Place(self.exponential.operand(0), self.place.index), 1)
-        if shift is None or self._varies(shift):
-            return
-        if not (self._has_digits(shift) and self._has_digits(softmax.maximum)):
-            return
-        guard = self.space.behind(shift, _PASSED)
-        test = self.space.operand(guard, 0) if guard.opcode == "select" else None
-        if test is not None and self.space.behind(test, MOVES).opcode == "compare":
-            return  # 0 where it is -inf: as kernels have it
-        maximum, total = self._of_rows(softmax.maximum), softmax.total.instruction
-        largest = self._add(build.binary("subtract", maximum, self._of_rows(shift)))
-        largest = self._add(build.unary("exponential", largest))
-        is_finite = self._add(build.unary("is-finite", maximum))
-        stated = {total: self._add(build.select(is_finite, total, largest))}
-        for user, number in readers:
-            moves: list[HloInstruction] = []
-            value = user.operand(number)
-            while value not in stated:
-                moves.append(value)
-                value = value.operand(0)
-            for move in reversed(moves):
-                operands = [stated[operand] for operand in move.operands]
-                stated[move] = self._add(move.clone_with_new_operands(move.shape, operands))
-            user.replace_operand_with(number, stated[user.operand(number)])
 
     def run_masked(self, select: HloInstruction, total: HloInstruction) -> HloInstruction | None:
         """Exponentials of which a mask leaves out some, in the maximum and in the sum."""
