@@ -170,3 +170,49 @@ def test_products_of_weights(sign: str, weighs: bool) -> None:
     AttentionFusion(min_rows=1, scores_per_element=0, gradient_bytes=0, weighs=weighs).run(module)
     fusions = [i for i in module.entry_computation.instructions if i.opcode == "fusion"]
     assert bool(fusions) == weighs
+
+
+TWICE = """
+  n = s32[6,5] iota(), iota_dimension=0
+  two = s32[] constant(2)
+  twos = s32[6,5] broadcast(two), dimensions={}
+  is_kept = pred[6,5] compare(n, twos), direction=GE
+  ninfs = f32[6,5] broadcast(ninf), dimensions={}
+  w = f32[6,5] select(is_kept, s, ninfs)
+  mx = f32[6] reduce(w, ninf), dimensions={1}, to_apply=max
+  finite = pred[6] is-finite(mx)
+  zeros = f32[6] broadcast(zero), dimensions={}
+  guarded = f32[6] select(finite, mx, zeros)
+  b1 = f32[6,5] broadcast(FIRST), dimensions={0}
+  y1 = f32[6,5] subtract(w, b1)
+  e1 = f32[6,5] exponential(y1)
+  l1 = f32[6] reduce(e1, zero), dimensions={1}, to_apply=add
+  lb1 = f32[6,5] broadcast(l1), dimensions={0}
+  p1 = f32[6,5] divide(e1, lb1)
+  b2 = f32[6,5] broadcast(SECOND), dimensions={0}
+  y2 = f32[6,5] subtract(w, b2)
+  e2 = f32[6,5] exponential(y2)
+  l2 = f32[6] reduce(e2, zero), dimensions={1}, to_apply=add
+  lb2 = f32[6,5] broadcast(l2), dimensions={0}
+  p2 = f32[6,5] divide(e2, lb2)
+  c = f32[6,5] cosine(s)
+  e3 = f32[6,5] multiply(e1, c)
+  r1 = f32[6,3] dot(p1, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  r2 = f32[6,3] dot(p2, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  r3 = f32[6,3] dot(e3, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT t = (f32[6,3], f32[6,3], f32[6,3]) tuple(r1, r2, r3)
+}
+"""
+
+
+@pytest.mark.parametrize(("first", "second"), [("guarded", "mx"), ("mx", "guarded")])
+def test_exponentials_that_are_not_only_divided_are_not_shared(first: str, second: str) -> None:
+    """In rows of -inf alone one of them is 0, the other NaN."""
+    text = HEADER + TWICE.replace("FIRST", first).replace("SECOND", second)
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(size=shape).astype(np.float32) for shape in ((6, 4), (5, 4), (5, 3))]
+    expected = xjit.evaluate(text, *inputs)
+    module = parse_hlo(text)
+    AttentionFusion(min_rows=1, scores_per_element=0, gradient_bytes=0).run(module)
+    for got, want in zip(xjit.evaluate(module, *inputs), expected, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
