@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from xjit.affine import dim
-from xjit.hlo import HloComputation, HloInstruction
+from xjit.hlo import HloComputation, HloInstruction, PrimitiveType
 from xjit.hlo import attributes as at
 from xjit.ops import build
 from xjit.passes.analysis.attention.digits import digits_of
@@ -29,6 +29,8 @@ def state_sums(computation: HloComputation, softmax: Softmax, inside: Collection
     exponential, total = softmax.exponential.instruction, softmax.total.instruction
     if total.opcode != "reduce" or total.operand(0) is not exponential or exponential.operand(0).opcode != "subtract":
         return
+    if softmax.maximum.instruction.shape.element_type is not PrimitiveType.F32:
+        return  # no result of kernels
     readers = _further_readers(total, inside)
     (column,) = total.attributes_as(at.DimensionsAttributes).dimensions
     stated = _where_finite(computation, exponential, column, total) if readers else None
