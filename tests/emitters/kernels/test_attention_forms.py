@@ -166,6 +166,20 @@ def test_overflow_is_not_hidden() -> None:
     assert np.isnan(got[0, 0, 3]).all()
 
 
+def split_batches(q: Any, k: Any, v: Any, is_kept: Any) -> Any:
+    """Rows of the exponentials are numbered through; those of the weights are not."""
+    logits = jnp.where(is_kept, scores(q, k).reshape(2 * H, L, L), -jnp.inf)
+    exponentials = jnp.exp(logits - logits.max(-1, keepdims=True))
+    weights = jnp.where(is_kept, exponentials.reshape(2, H, L, L), 0)
+    return weights @ v / exponentials.sum(-1, keepdims=True).reshape(2, H, L, 1)
+
+
+def test_weights_of_split_batches() -> None:
+    inputs = [*arrays(3), np.tri(L, dtype=bool)]
+    got = np.asarray(xjit.compile(xjit.from_jax(split_batches, *inputs))(*inputs))
+    np.testing.assert_allclose(got, split_batches(*inputs), rtol=1e-5, atol=1e-5)
+
+
 def sums_alone(q: Any, k: Any, v: Any) -> Any:
     logits = scores(q, k)
     exponentials = jnp.exp(logits - logits.max(-1, keepdims=True))

@@ -87,7 +87,8 @@ class _Product:
             column_of_exponentials = found.exponential.index.index(column)  # else rows of -inf would be 0, not NaN
             if guard_exponentials(self.computation, found.exponential.instruction, column_of_exponentials):
                 return take_out_row_factors(self.computation, self.dot)
-        if any(digits_of(f.place, self.space.sizes) is None for f in rows):
+        read = [*(f.place for f in rows), *([softmax.maximum] if dropped else [])]
+        if any(digits_of(place, self.space.sizes) is None for place in read):
             return False
         weights = self._without({*dropped, *rows}, found)
         self._replace(weights, rows, softmax if dropped else None, found.negative)
