@@ -36,6 +36,15 @@ SOFTMAX = """
   y = f32[6,5] subtract(s, mb)
   e = f32[6,5] exponential(y)
 """
+MASKED = """
+  n = s32[6,5] iota(), iota_dimension=0
+  two = s32[] constant(2)
+  twos = s32[6,5] broadcast(two), dimensions={}
+  is_kept = pred[6,5] compare(n, twos), direction=GE
+  ninfs = f32[6,5] broadcast(ninf), dimensions={}
+  w = f32[6,5] select(is_kept, s, ninfs)
+  mx = f32[6] reduce(w, ninf), dimensions={1}, to_apply=max
+"""
 QUOTIENT = """
   lb = f32[6,5] broadcast(l), dimensions={0}
   p = f32[6,5] divide(e, lb)
@@ -55,15 +64,8 @@ PART = """
 }
 """
 PROGRAMS = {
-    "masked twice, rows without any": """
-  n = s32[6,5] iota(), iota_dimension=0
-  two = s32[] constant(2)
-  twos = s32[6,5] broadcast(two), dimensions={}
-  is_kept = pred[6,5] compare(n, twos), direction=GE
-  ninfs = f32[6,5] broadcast(ninf), dimensions={}
-  w = f32[6,5] select(is_kept, s, ninfs)
-  mx = f32[6] reduce(w, ninf), dimensions={1}, to_apply=max
-  mb = f32[6,5] broadcast(mx), dimensions={0}
+    "masked twice, rows without any": MASKED
+    + """  mb = f32[6,5] broadcast(mx), dimensions={0}
   y = f32[6,5] subtract(w, mb)
   e = f32[6,5] exponential(y)
   l = f32[6] reduce(e, zero), dimensions={1}, to_apply=add
@@ -172,15 +174,9 @@ def test_products_of_weights(sign: str, weighs: bool) -> None:
     assert bool(fusions) == weighs
 
 
-TWICE = """
-  n = s32[6,5] iota(), iota_dimension=0
-  two = s32[] constant(2)
-  twos = s32[6,5] broadcast(two), dimensions={}
-  is_kept = pred[6,5] compare(n, twos), direction=GE
-  ninfs = f32[6,5] broadcast(ninf), dimensions={}
-  w = f32[6,5] select(is_kept, s, ninfs)
-  mx = f32[6] reduce(w, ninf), dimensions={1}, to_apply=max
-  finite = pred[6] is-finite(mx)
+TWICE = (
+    MASKED
+    + """  finite = pred[6] is-finite(mx)
   zeros = f32[6] broadcast(zero), dimensions={}
   guarded = f32[6] select(finite, mx, zeros)
   b1 = f32[6,5] broadcast(FIRST), dimensions={0}
@@ -203,6 +199,7 @@ TWICE = """
   ROOT t = (f32[6,3], f32[6,3], f32[6,3]) tuple(r1, r2, r3)
 }
 """
+)
 
 
 @pytest.mark.parametrize(("first", "second"), [("guarded", "mx"), ("mx", "guarded")])
