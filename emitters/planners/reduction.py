@@ -21,6 +21,7 @@ from xjit.llvm.target import Target
 from xjit.ops.reducers import reduction_identity, selected_extremum
 
 MIN_VECTOR_RANGE = 4
+MIN_SEARCH_LANES = 8  # in rows of less than two vectors
 MAX_LANES = 64
 MAX_STEPS = 9  # those of windows of 3 x 3
 CHAINS = ((4, 4), (2, 12))
@@ -122,9 +123,10 @@ def _width(instruction: HloInstruction, target: Target) -> int:
 
 def _lanes_of_row(size: int, most: int) -> int:
     """How many lanes a search in a row has, as each has a first element; 0 if the row is too short."""
-    while most > size:
-        most //= 2
-    return most if most >= MIN_VECTOR_RANGE else 0
+    lanes = most
+    while lanes > size:
+        lanes //= 2
+    return lanes if size >= 2 * most or lanes >= MIN_SEARCH_LANES else 0
 
 
 def selects_index(instruction: HloInstruction) -> bool:
