@@ -48,9 +48,11 @@ CHAIN_REGISTERS, CHAIN_OPERATIONS = 4, 48
 """The same of what takes so many operations, as unrolled loops do: one after the other, for most of them."""
 REDUCED_REGISTERS = 4
 """Registers of a vector of reductions: sums wait for each other, and those of one lane are added in order."""
-MIN_GATHERED_ROW = 6
 LONG_VECTORS = 16
 """As many vectors of two registers must be in a row: for fewer elements the code is not worth its compilation."""
+
+MIN_GATHERED_ROW = 6
+"""Elements: of shorter rows from anywhere, those of several are gathered into one vector."""
 
 SpacePlanner = Callable[[LoopPlanning, IterationSpace], list[Part]]
 """Makes parts of a space without needless loops and divisions."""
@@ -176,7 +178,7 @@ def vector_width(planning: LoopPlanning, space: IterationSpace) -> int:
     for access in planning.accesses(space):
         for reduce, index in access.row_reductions:
             reduced = _reduced_elements(planning, reduce)
-            # rows shorter than half a vector would leave lanes idle; a search in a row has a first element per lane
+            # elements of shorter rows lie close enough for lanes across rows; a search has a first element per lane
             by_lanes = reduction_identity(reduce.to_apply) is not None or reduced >= 2 * planning.lanes
             if by_lanes and any(e.uses_dim(innermost) for e in index) and reduced > MIN_VECTOR_RANGE:
                 return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from xjit.hlo import HloInstruction, PrimitiveType
+from xjit.hlo import HloInstruction
 from xjit.hlo.attributes import ConvolutionAttributes, ConvolutionDimensionNumbers
 
 MIN_ROW: Final = 16
@@ -16,13 +16,6 @@ MAX_FEATURES: Final = 4
 """A quarter of a vector's lanes: a kernel with features in lanes would leave the others idle."""
 MIN_PRODUCTS: Final = 1 << 14
 """For each feature: of fewer, the time that is gained is not worth that of compiling the loops."""
-
-SUMMED_AS: Final = {
-    **{kind: PrimitiveType.F32 for kind in PrimitiveType if kind.is_float and kind.bit_width < 32},
-    PrimitiveType.S8: PrimitiveType.S16,
-    PrimitiveType.U8: PrimitiveType.U16,
-}
-"""The types in which sums are kept where that is not the type of the result; those of bytes wrap around as two do."""
 
 
 def suits_planes(convolution: HloInstruction) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from xjit.hlo import HloInstruction, Shape
+from xjit.hlo import HloInstruction, PrimitiveType, Shape
 from xjit.hlo.attributes import (
     ConvolutionAttributes,
     ConvolutionDimensionNumbers,
@@ -12,10 +12,14 @@ from xjit.hlo.attributes import (
     WindowDimension,
 )
 from xjit.ops import build
-from xjit.passes.analysis.planar_convolutions import SUMMED_AS, suits_planes
+from xjit.passes.analysis.planar_convolutions import suits_planes
 from xjit.passes.expand.convolution_expander import ConvolutionExpander
+from xjit.passes.expand.dot_factors import WIDE
 from xjit.passes.expand.writing import Writer
 from xjit.passes.framework.expansion import Expansion
+
+SUMMED_AS = {**WIDE, PrimitiveType.S8: PrimitiveType.S16, PrimitiveType.U8: PrimitiveType.U16}
+"""The types in which sums are kept where that is not the type of the result; those of bytes wrap around as two do."""
 
 
 @dataclass
