@@ -23,6 +23,7 @@ from xjit.emitters.gemm.blocking.units import Unit, is_biased
 from xjit.emitters.gemm.microkernels.tile_instructions import bf16_part, flush
 from xjit.emitters.gemm.packing.conversions import lane_mask
 from xjit.llvm import Function, Module, Phi, Value
+from xjit.llvm.builder import IRBuilder
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import BFLOAT, I8, I16, I32, I64, PTR, vector
 from xjit.llvm.values import zero
@@ -243,7 +244,7 @@ def _add_bf16_pairs(builder: StructuredBuilder, a: Value, b: Value, c: Value) ->
     return c
 
 
-def multiply_add(builder: StructuredBuilder, a: Value, b: Value, c: Value) -> Value:
+def multiply_add(builder: IRBuilder, a: Value, b: Value, c: Value) -> Value:
     """a * b + c; of floats fused where the target has it as an instruction."""
     if a.type.is_int:
         return builder.add(builder.mul(a, b), c)

@@ -3,11 +3,11 @@ multiplications read fast.
 
 A product of vectors is a reduction, in every batch, whatever dimension of an operand is the batch. So is that of a
 matrix and a vector, which multiplications have code for where they are floats and rows are long. Where a batch
-dimension is the minor one, neighbours in memory are elements of different matrices: products of small ones are formed for many batches at a
-time, in lanes, and operands of larger ones are transposed once instead of being packed element by element. Loops do the
-dots of complex numbers that are left here: they have the columns of the right operand as lanes. A dot of one term is
-that term: where it is -0.0, a sum that starts at zero would not be. XLA's algebraic simplifier has the first part (its
-dot strength reduction).
+dimension is the minor one, neighbours in memory are elements of different matrices: products of small ones are formed
+for many batches at a time, in lanes, and operands of larger ones are transposed once instead of being packed element
+by element. Loops do the dots of complex numbers that are left here: they have the columns of the right operand as
+lanes. A dot of one term is that term: where it is -0.0, a sum that starts at zero would not be. XLA's algebraic
+simplifier has the first part (its dot strength reduction).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Label = tuple[str, int]
 @dataclass
 class DotStrengthReduction(OpExpander):
     """Writes products of vectors, of integers, complex numbers or short rows by vectors, and of small matrices whose
-    batch dimension is minor, as sums of products, and dots of one term without a sum; puts the batch of larger ones in front
-    of their matrices, and the columns of complex ones behind.
+    batch dimension is minor, as sums of products, and dots of one term without a sum; puts the batch of larger ones
+    in front of their matrices, and the columns of complex ones behind.
 
     Products are small where an element takes part in fewer than `min_reuse` multiplications and additions in the mean.
     More terms than `max_terms` that are f32 or f64 are left to multiplications, which read a row once for several.
