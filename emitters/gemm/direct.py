@@ -13,7 +13,6 @@ from xjit.emitters.gemm.blocking.direct_plan import DirectProduct, Lanes
 from xjit.emitters.gemm.blocking.storage import size_of
 from xjit.emitters.gemm.control_flow import batch_indices, moved_to
 from xjit.emitters.gemm.epilogue import call_epilogue
-from xjit.emitters.gemm.microkernels.microkernel import multiply_add
 from xjit.emitters.gemm.packing.conversions import lane_mask
 from xjit.llvm import LLVMType, Value
 from xjit.llvm.inline_control_flow import do_while
@@ -119,7 +118,7 @@ class DirectEmitter:
                 element = builder.load(compute, builder.offset(a, builder.i64(i * shape.lhs_row * size)), size)
                 splat = builder.splat(element, lanes[0].width)
                 for b_lanes in columns:
-                    following.append(multiply_add(builder, splat, b_lanes, sums[len(following)]))
+                    following.append(builder.multiply_add(splat, b_lanes, sums[len(following)]))
             left = builder.sub(left, builder.i64(1))
             a = builder.offset(a, builder.i64(shape.lhs_k_inner * size))
             b = builder.offset(b, builder.i64(shape.rhs_k_inner * size))

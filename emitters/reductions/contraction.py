@@ -9,7 +9,6 @@ from xjit.affine import AffineExpr, dim
 from xjit.emitters.access.access_analysis import Index, apply_map, map_conditions
 from xjit.emitters.access.memory import Guard, restrict
 from xjit.emitters.elemental import RegisterValue, constant_register, emit_elementwise, round_to_type
-from xjit.emitters.gemm.microkernels.microkernel import multiply_add
 from xjit.emitters.nested import splat_register, width_of
 from xjit.emitters.reductions.reduction_loops import flatten, unflatten
 from xjit.hlo import attributes as at
@@ -99,7 +98,7 @@ def _sum_with_product(
     a, b = factors
     if kind.is_float or kind.is_integer:
         assert isinstance(a, Value) and isinstance(b, Value) and isinstance(total, Value)
-        return multiply_add(builder, a, b, total)
+        return builder.multiply_add(a, b, total)
     product = emit_elementwise(builder, "multiply", kind, [kind, kind], factors, at.NO_ATTRIBUTES)
     return emit_elementwise(builder, "add", kind, [kind, kind], [total, product], at.NO_ATTRIBUTES)
 

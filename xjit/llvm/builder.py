@@ -99,6 +99,14 @@ class IRBuilder(InsertionPoint):
         """a * b + c with one rounding. A library call where the target lacks it (`Target.has_fma`)."""
         return self.intrinsic("fma", same_type(a, b, name), (a, b, c))
 
+    def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c; of floats fused where the target has it as an instruction."""
+        if a.type.is_int:
+            return self.add(self.mul(a, b), c)
+        if self.target.has_fma:
+            return self.fma(a, b, c)
+        return self.fadd(self.fmul(a, b), c)
+
     def fabs(self, a: Value) -> Value:
         """The sign bit cleared."""
         return self.intrinsic("fabs", a.type, (a,))

@@ -5,7 +5,7 @@ broadcast.
 from __future__ import annotations
 
 from xjit.emitters.gemm.blocking.storage import size_of
-from xjit.emitters.gemm.microkernels.microkernel import add, multiply_add
+from xjit.emitters.gemm.microkernels.microkernel import add
 from xjit.emitters.gemm.record import CONV, Record
 from xjit.emitters.gemm.support import GemmSupport
 from xjit.llvm import Function, Module, Value
@@ -68,7 +68,7 @@ def emit_depthwise_multiply(module: Module, name: str, support: GemmSupport) -> 
                 reach = builder.add(row_start, builder.mul(tap_2, tap_bytes))
                 for source, total in zip(sources, sums):
                     value = builder.load(type, builder.offset(source, reach), size)
-                    following.append(multiply_add(builder, value, factor, total))
+                    following.append(builder.multiply_add(value, factor, total))
             next_outer.extend(sums)
         old = builder.if_else(
             adds, lambda: [builder.load(type, place, size) for place in places], lambda: [zero(type)] * _PIXELS

@@ -23,7 +23,6 @@ from xjit.emitters.gemm.blocking.units import Unit, is_biased
 from xjit.emitters.gemm.microkernels.tile_instructions import bf16_part, flush
 from xjit.emitters.gemm.packing.conversions import lane_mask
 from xjit.llvm import Function, Module, Phi, Value
-from xjit.llvm.builder import IRBuilder
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import BFLOAT, I8, I16, I32, I64, PTR, vector
 from xjit.llvm.values import zero
@@ -230,7 +229,7 @@ def add_products(builder: StructuredBuilder, unit: Unit, a: Value, b: Value, c: 
         return builder.intrinsic(_BYTE_PRODUCTS[c.type.width], c.type, (c, *fours), ())
     if unit is Unit.BF16:
         return _add_bf16_pairs(builder, a, b, c)
-    return multiply_add(builder, a, b, c)
+    return builder.multiply_add(a, b, c)
 
 
 def _add_bf16_pairs(builder: StructuredBuilder, a: Value, b: Value, c: Value) -> Value:
@@ -242,15 +241,6 @@ def _add_bf16_pairs(builder: StructuredBuilder, a: Value, b: Value, c: Value) ->
         x, y = (bf16_part(builder, builder.bitcast(value, I32), part) for value in (a, b))
         c = flush(builder, builder.fma(x, y, flush(builder, c)))
     return c
-
-
-def multiply_add(builder: IRBuilder, a: Value, b: Value, c: Value) -> Value:
-    """a * b + c; of floats fused where the target has it as an instruction."""
-    if a.type.is_int:
-        return builder.add(builder.mul(a, b), c)
-    if builder.target.has_fma:
-        return builder.fma(a, b, c)
-    return builder.fadd(builder.fmul(a, b), c)
 
 
 def add(builder: StructuredBuilder, a: Value, b: Value) -> Value:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from xjit.emitters.gemm.blocking.method import MAX_ROWS, Method
 from xjit.emitters.gemm.blocking.storage import has_native_masks, size_of
-from xjit.emitters.gemm.microkernels.microkernel import multiply_add
 from xjit.emitters.gemm.packing.conversions import lane_mask, load_as
 from xjit.llvm import Function, LLVMType, Module, Target, Value
 from xjit.llvm.reductions import vector_reduce_add
@@ -162,7 +161,7 @@ class _VectorProduct:
             value = load_as(builder, self.compute, self.matrix, pointer, width, mask)
             elements = self._elements(indices[r]) if factors is None else factors[r]
             totals = [
-                multiply_add(builder, value, builder.splat(element, width), total)
+                builder.multiply_add(value, builder.splat(element, width), total)
                 for element, total in zip(elements, totals)
             ]
         for total, place in zip(totals, places):
@@ -212,7 +211,7 @@ class _VectorProduct:
             pointer = builder.offset(column, builder.mul(index, builder.i64(size_of(self.matrix))))
             value = load_as(builder, self.compute, self.matrix, pointer, width)
             for i, factor in enumerate(factors):
-                result.append(multiply_add(builder, value, factor, sums[c * rows + i]))
+                result.append(builder.multiply_add(value, factor, sums[c * rows + i]))
         return result
 
     def _elements(self, index: Value) -> list[Value]:

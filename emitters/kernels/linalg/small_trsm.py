@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xjit.emitters.gemm.microkernels.microkernel import multiply_add
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I64, LLVMType, vector
 from xjit.llvm.values import Value, const_int
@@ -119,14 +118,14 @@ def _solve_rows(
     given = [builder.load(lanes, place, align) for place in places]
     with builder.loop_with(begin, end, given, 1, "k") as (k, carried, following):
         known = builder.fneg(builder.load(lanes, builder.gep(lanes, tile, k), align))
-        following += [multiply_add(builder, known, coefficient(j, k), rest) for j, rest in zip(rows, carried)]
+        following += [builder.multiply_add(known, coefficient(j, k), rest) for j, rest in zip(rows, carried)]
     rests: list[Value] = list(carried)
     for r, (j, place) in enumerate(zip(rows, places)):
         value = rests[r] if solve.unit_diagonal else builder.fdiv(rests[r], coefficient(j, j))
         builder.store(value, place, align)
         known = builder.fneg(value)
         for later in range(r + 1, len(rows)):
-            rests[later] = multiply_add(builder, known, coefficient(rows[later], j), rests[later])
+            rests[later] = builder.multiply_add(known, coefficient(rows[later], j), rests[later])
 
 
 def _times(builder: StructuredBuilder, index: Value, factor: int) -> Value:
