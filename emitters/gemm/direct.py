@@ -10,24 +10,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xjit.emitters.gemm.blocking.direct_plan import DirectProduct, Lanes
-from xjit.emitters.gemm.blocking.storage import size_of
+from xjit.emitters.gemm.blocking.storage import memory_type, size_of
 from xjit.emitters.gemm.control_flow import batch_indices, moved_to
 from xjit.emitters.gemm.epilogue import call_epilogue
-from xjit.emitters.gemm.packing.conversions import lane_mask
+from xjit.emitters.gemm.packing.conversions import convert, lane_mask, load_as, widen
 from xjit.llvm import LLVMType, Value
 from xjit.llvm.inline_control_flow import do_while
 from xjit.llvm.structured_builder import StructuredBuilder
 from xjit.llvm.types import I8, vector
-from xjit.llvm.values import constant, zero
+from xjit.llvm.values import constant
 
 
 @dataclass(frozen=True, slots=True)
 class _Strip:
-    """Where the operands of a strip are and where its sums go, whose rows are `row` bytes apart."""
+    """Where the operands of a strip are and where its sums go, as elements of `kept`, with rows `row` bytes apart."""
 
     lhs: Value
     rhs: Value
     sums: Value
+    kept: LLVMType
     row: int
     batch: Value
     first_row: Value
@@ -71,18 +72,18 @@ class DirectEmitter:
         inner = [builder.i64(d.size) for d in shape.batch[:-1]]
         indices = [first_row, *(batch_indices(builder, batch, inner) if shape.batch else ())]
 
-        def place(base: Value, row_stride: int, strides: Sequence[int]) -> Value:
-            num_bytes = [builder.i64(stride * size_of(types.compute)) for stride in (row_stride, *strides)]
+        def place(base: Value, storage: LLVMType, row_stride: int, strides: Sequence[int]) -> Value:
+            num_bytes = [builder.i64(stride * size_of(storage)) for stride in (row_stride, *strides)]
             return moved_to(builder, base, indices, num_bytes)
 
         lhs, rhs = self.operands
-        lhs = place(lhs, shape.lhs_row, [d.lhs_stride for d in shape.batch])
-        rhs = place(rhs, 0, [d.rhs_stride for d in shape.batch])
+        lhs = place(lhs, types.lhs, shape.lhs_row, [d.lhs_stride for d in shape.batch])
+        rhs = place(rhs, types.rhs, 0, [d.rhs_stride for d in shape.batch])
         if scratch is not None:
-            return _Strip(lhs, rhs, scratch, self.product.scratch_row, batch, first_row)
+            return _Strip(lhs, rhs, scratch, types.compute, self.product.scratch_row, batch, first_row)
         assert self.out is not None
-        sums = place(self.out, shape.out_row, [d.out_stride for d in shape.batch])
-        return _Strip(lhs, rhs, sums, shape.out_row * size_of(types.compute), batch, first_row)
+        sums = place(self.out, types.out, shape.out_row, [d.out_stride for d in shape.batch])
+        return _Strip(lhs, rhs, sums, types.out, shape.out_row * size_of(types.out), batch, first_row)
 
     def _strip(self, strip: _Strip, rows: int) -> None:
         """All panels of a strip, and what is made of them."""
@@ -99,50 +100,47 @@ class DirectEmitter:
             where = strip.batch, strip.first_row, builder.i64(rows), builder.i64(0), builder.i64(self.product.shape.n)
             call_epilogue(builder, self.closure, (strip.sums, builder.i64(strip.row), *where))
 
-    def _tile(self, strip: _Strip, rows: int, lanes: Sequence[Lanes], column: Value) -> None:
-        """The sums of one register tile, whose columns begin at `column`."""
-        builder, shape, compute = self.builder, self.product.shape, self.product.types.compute
-        size, first = size_of(compute), lanes[0].first
-        offsets = [(lane.first - first) * size for lane in lanes]
-        masks = [
-            lane_mask(builder, builder.i64(lane.count), lane.width) if lane.count < lane.width else None
-            for lane in lanes
-        ]
-        types = [vector(compute, lane.width) for lane in lanes]
+    def _tile(self, strip: _Strip, rows: int, lanes: Sequence[Lanes], first: Value) -> None:
+        """The sums of one register tile, whose columns begin at `first`."""
+        builder, shape, types = self.builder, self.product.shape, self.product.types
+        offsets = [lane.first - lanes[0].first for lane in lanes]
+        masks = [lane_mask(builder, builder.i64(lane.count), lane.width) if lane.is_part else None for lane in lanes]
+        width, compute = lanes[0].width, self.product.compute
+
+        def column(row: Value, offset: int, mask: Value | None) -> Value:
+            place = builder.offset(row, builder.i64(offset * size_of(types.rhs)))
+            return load_as(builder, compute, types.rhs, place, width, mask)
+
+        def splat(rows: Value, row: int) -> Value:
+            place = builder.offset(rows, builder.i64(row * shape.lhs_row * size_of(types.lhs)))
+            element = builder.load(memory_type(types.lhs, 1), place, size_of(types.lhs))
+            return widen(builder, builder.splat(element, width), types.lhs, compute)
 
         def step(state: Sequence[Value]) -> tuple[Value, Sequence[Value]]:
             left, a, b, *sums = state
-            columns = [self._load(b, *piece) for piece in zip(offsets, types, masks)]
+            columns = [column(b, offset, mask) for offset, mask in zip(offsets, masks)]
             following: list[Value] = []
             for i in range(rows):
-                element = builder.load(compute, builder.offset(a, builder.i64(i * shape.lhs_row * size)), size)
-                splat = builder.splat(element, lanes[0].width)
+                element = splat(a, i)
                 for b_lanes in columns:
-                    following.append(builder.multiply_add(splat, b_lanes, sums[len(following)]))
+                    following.append(builder.multiply_add(element, b_lanes, sums[len(following)]))
             left = builder.sub(left, builder.i64(1))
-            a = builder.offset(a, builder.i64(shape.lhs_k_inner * size))
-            b = builder.offset(b, builder.i64(shape.rhs_k_inner * size))
+            a = builder.offset(a, builder.i64(shape.lhs_k_inner * size_of(types.lhs)))
+            b = builder.offset(b, builder.i64(shape.rhs_k_inner * size_of(types.rhs)))
             return builder.icmp_signed("!=", left, builder.i64(0)), [left, a, b, *following]
 
-        start = builder.gep(compute, strip.rhs, column)
+        start = builder.offset(strip.rhs, builder.mul(first, builder.i64(size_of(types.rhs))))
         none = -0.0 if shape.k == 1 else 0.0  # one term is the sum, with its sign if it is zero
-        sums = [constant(type, none) for _ in range(rows) for type in types]
+        sums = [constant(vector(compute, width), none) for _ in range(rows) for _ in lanes]
         _, _, _, *sums = do_while(builder, [builder.i64(shape.k), strip.lhs, start, *sums], step)
-        target = builder.gep(compute, strip.sums, column)
+        size = size_of(strip.kept)
+        target = builder.offset(strip.sums, builder.mul(first, builder.i64(size)))
         for i in range(rows):
             row = builder.offset(target, builder.i64(i * strip.row))
-            for number, (offset, mask) in enumerate(zip(offsets, masks)):
-                place, value = builder.offset(row, builder.i64(offset)), sums[i * len(lanes) + number]
-                if mask is None:
-                    builder.store(value, place, size)
-                else:  # the epilogue reads it soon
-                    builder.store_first(value, lanes[number].count, place, size)
-
-    def _load(self, row: Value, offset: int, type: LLVMType, mask: Value | None) -> Value:
-        builder, size = self.builder, size_of(type.elem)
-        place = builder.offset(row, builder.i64(offset))
-        return (
-            builder.load(type, place, size)
-            if mask is None
-            else builder.masked_load(type, place, mask, size, zero(type))
-        )
+            for lane, offset, value in zip(lanes, offsets, sums[i * len(lanes) :]):
+                place = builder.offset(row, builder.i64(offset * size))
+                kept = convert(builder, value, strip.kept)
+                if lane.is_part:  # the epilogue reads it soon
+                    builder.store_first(kept, lane.count, place, size)
+                else:
+                    builder.store(kept, place, size)

@@ -418,10 +418,6 @@ class IRBuilder(InsertionPoint):
         """Returns nothing."""
         self._terminate("ret void")
 
-    def unreachable(self) -> None:
-        """Says that control never gets here."""
-        self._terminate("unreachable")
-
     def _call(self, operand: str, return_type: LLVMType, args: str, name: str, flags: str) -> Value:
         flags = f"{flags} " if flags else ""
         if return_type is VOID:

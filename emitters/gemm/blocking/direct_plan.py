@@ -8,7 +8,7 @@ order, so both have the same bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xjit.emitters.gemm.blocking.method import GemmTypes, Method
 from xjit.emitters.gemm.blocking.plan import SMALL_RHS_BYTES, rhs_stays_in_cache
@@ -17,6 +17,7 @@ from xjit.emitters.gemm.blocking.shapes import GemmParameters, GemmShape
 from xjit.emitters.gemm.blocking.storage import has_native_masks, size_of
 from xjit.emitters.gemm.blocking.units import Unit
 from xjit.llvm.target import Target
+from xjit.llvm.types import I16, LLVMType
 
 MAX_ROWS = 8
 MAX_VECTORS = 8
@@ -27,6 +28,8 @@ L1_BYTES = 16 << 10  # of a right operand that stays in the first-level cache; e
 LINE_BYTES, LINE_CYCLES = 64, 2.0
 LOOP_CYCLES = 0.5  # of a step of k
 VARIANT_COST = 0.05  # of the time: what another size of tile must save
+MAX_CONVERTED_TERMS = 24  # of operands that are converted wherever they are used
+MAX_CONVERTED_STEPS = 64  # multiply-adds of a row of them: more are worth packing, and have better units
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,11 @@ class Lanes:
     first: int
     width: int
     count: int
+
+    @property
+    def is_part(self) -> bool:
+        """Whether some elements are not there."""
+        return self.count < self.width
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,12 @@ class DirectProduct:
     rows: int
     vectors: int
     panels: tuple[tuple[int, tuple[Lanes, ...]], ...]
+
+    @property
+    def compute(self) -> LLVMType:
+        """The type of sums in registers: of integers whose result keeps 16 bits or fewer, that many."""
+        narrow = all(type.is_int and type.bits <= I16.bits for type in (self.types.lhs, self.types.rhs, self.types.out))
+        return I16 if narrow else self.types.compute
 
     @property
     def strips(self) -> int:
@@ -75,23 +89,29 @@ def plan_direct(
 
     With `in_scratch`, an epilogue takes the sums from scratch memory.
     """
-    if not _reads_in_place(shape, types, plan, target) or not (in_scratch or _writes_in_place(shape, types)):
+    if not _reads_in_place(shape, types, plan, target) or not (in_scratch or _writes_in_place(shape)):
         return None
-    width = target.vector_width(types.compute)
-    if shape.n % width and not has_native_masks(target, types.compute):
+    product = _product(shape, replace(types, unit=Unit.FMA), target)
+    if not types.lhs is types.rhs is types.compute and not _converts_few(product, target):
         return None
-    rows, vectors = _tile(shape, types, target)
-    product = DirectProduct(shape, types, rows, vectors, _panels(shape.n, width, vectors))
-    return None if in_scratch and rows * product.scratch_row > MAX_SCRATCH_BYTES else product
+    types_in_memory = (types.rhs, types.compute if in_scratch else types.out)
+    if product.panels[-1][1][-1].is_part and not all(has_native_masks(target, type) for type in types_in_memory):
+        return None
+    return None if in_scratch and product.rows * product.scratch_row > MAX_SCRATCH_BYTES else product
+
+
+def _product(shape: GemmShape, types: GemmTypes, target: Target) -> DirectProduct:
+    whole = DirectProduct(shape, types, 1, 1, ())
+    width = target.vector_width(whole.compute)
+    rows, vectors = _tile(whole, width, target)
+    return replace(whole, rows=rows, vectors=vectors, panels=_panels(shape.n, width, vectors))
 
 
 def _reads_in_place(shape: GemmShape, types: GemmTypes, plan: GemmParameters, target: Target) -> bool:
     """Whether vectors of the right operand lie in memory as they are multiplied, and stay in the cache."""
-    if types.unit is not Unit.FMA or not types.lhs is types.rhs is types.compute:
-        return False
     if plan.swap_operands or shape.rhs_column != 1 or shape.k_outer != 1 or plan.block_k_inner < shape.k:
         return False
-    size = size_of(types.compute)
+    lhs_size, size = size_of(types.lhs), size_of(types.rhs)
     match plan.method:
         case Method.TILES if not rhs_stays_in_cache(
             shape, size, min(plan.block_m, shape.m), register_tile(target, types).rows
@@ -104,21 +124,26 @@ def _reads_in_place(shape: GemmShape, types: GemmTypes, plan: GemmParameters, ta
         case _:
             return False
     if shape.lhs_k_inner == 1 or shape.k == 1:
-        return shape.lhs_row * size % (CACHE_WAY_BYTES // 2) != 0 or shape.m <= MAX_ROWS
-    step = abs(shape.lhs_k_inner) * size
+        return shape.lhs_row * lhs_size % (CACHE_WAY_BYTES // 2) != 0 or shape.m <= MAX_ROWS
+    step = abs(shape.lhs_k_inner) * lhs_size
     return shape.k * step <= SMALL_RHS_BYTES and step % (CACHE_WAY_BYTES // 4) != 0
 
 
-def _writes_in_place(shape: GemmShape, types: GemmTypes) -> bool:
-    return types.out is types.compute and (shape.out_column == 1 or shape.n == 1)
+def _converts_few(product: DirectProduct, target: Target) -> bool:
+    vectors = -(-product.shape.n // target.vector_width(product.compute))
+    return product.shape.k <= MAX_CONVERTED_TERMS and product.shape.k * vectors <= MAX_CONVERTED_STEPS
 
 
-def _tile(shape: GemmShape, types: GemmTypes, target: Target) -> tuple[int, int]:
+def _writes_in_place(shape: GemmShape) -> bool:
+    return shape.out_column == 1 or shape.n == 1
+
+
+def _tile(product: DirectProduct, width: int, target: Target) -> tuple[int, int]:
     """The tile that takes least time: its sums, the vectors of a row of the right operand, and an element of the left
     are in registers.
     """
-    size, registers = size_of(types.compute), 32 if target.vector_bits >= 512 else 16
-    vectors, spare = -(-shape.n // target.vector_width(types.compute)), 1 if target.has_fma else 2
+    shape, size, registers = product.shape, size_of(product.types.rhs), 32 if target.vector_bits >= 512 else 16
+    vectors, spare = -(-shape.n // width), 1 if target.has_fma else 2
     tiles = (
         (rows, columns)
         for columns in range(min(vectors, MAX_VECTORS), 0, -1)

@@ -8,6 +8,7 @@ from xjit.emitters.gemm.blocking.method import GemmTypes, Method
 from xjit.emitters.gemm.blocking.register_tile import RegisterTile
 from xjit.emitters.gemm.blocking.shapes import GemmParameters, GemmShape
 from xjit.emitters.gemm.blocking.units import Unit
+from xjit.llvm.types import LLVMType
 
 _METHODS = {
     Method.ZERO: "zeros, as there are no terms",
@@ -22,7 +23,7 @@ def gemm_facts(shape: GemmShape, types: GemmTypes, plan: GemmParameters, tile: R
     packed = [name for name, packs in (("left", plan.pack_lhs), ("right", plan.pack_rhs)) if packs]
     return {
         "product": f"{shape.num_batches} x [{shape.m}, {shape.k}] * [{shape.k}, {shape.n}]",
-        "types": _types(types),
+        "types": _types(types, types.compute),
         "method": _METHODS[Method(plan.method)].format(rows=tile.rows, columns=tile.columns)
         + (", operands swapped" if plan.swap_operands else ""),
         "blocks": f"m {plan.block_m}, n {plan.block_n}, k {plan.block_k_outer} x {plan.block_k_inner}",
@@ -35,6 +36,7 @@ def gemm_facts(shape: GemmShape, types: GemmTypes, plan: GemmParameters, tile: R
 def direct_facts(product: DirectProduct) -> dict[str, object]:
     """Returns what differs where a multiplication needs no copies, and is code of the program."""
     return {
+        "types": _types(product.types, product.compute),
         "method": f"register tiles of {product.rows} rows and {product.vectors} vectors, of constant sizes",
         "blocks": f"{product.strips} strips of {product.rows} rows",
         "tasks": f"{product.units} units",
@@ -44,7 +46,7 @@ def direct_facts(product: DirectProduct) -> dict[str, object]:
 def convolution_facts(types: GemmTypes, plan: ConvolutionParameters, tile: RegisterTile) -> dict[str, object]:
     """Returns the facts about one convolution. Tiles are in output pixels, chunks in taps and channels."""
     return {
-        "types": _types(types),
+        "types": _types(types, types.compute),
         "method": "depthwise" if plan.depthwise else f"slabs, register tiles of {tile.rows}x{tile.columns}",
         "tile": f"{plan.tile_batch} images x {plan.tile_1} x {plan.tile_2} pixels, {plan.block_features} features",
         "chunk": f"{plan.chunk_1} x {plan.chunk_2} taps, {plan.chunk_channels} channels",
@@ -54,8 +56,8 @@ def convolution_facts(types: GemmTypes, plan: ConvolutionParameters, tile: Regis
     }
 
 
-def _types(types: GemmTypes) -> str:
-    text = f"{types.lhs.mangled} * {types.rhs.mangled} -> {types.out.mangled}, summed in {types.compute.mangled}"
+def _types(types: GemmTypes, sums: LLVMType) -> str:
+    text = f"{types.lhs.mangled} * {types.rhs.mangled} -> {types.out.mangled}, summed in {sums.mangled}"
     if types.unit is Unit.FMA:
         return text
     products = f", {len(types.plane_products)} products" if types.unit is Unit.BF16_PLANES else ""

@@ -24,7 +24,6 @@ from xjit.emitters.gemm.blocking.units import TILE_LANES, Unit, panel_rows
 from xjit.llvm.target import Target
 
 PACKED_RHS_BYTES = 512 << 10  # of the 1 MB or so of L2
-PACKED_LHS_BYTES = 64 << 10
 RESULT_SCRATCH_BYTES = 256 << 10
 CHUNK_BYTES = 1024  # of a row of k in a chunk: a strip of rows and a panel's stream share L1
 LHS_GROUP_ROWS = 48  # rows of the left operand that are packed at once: whole lines of one whose rows are contiguous

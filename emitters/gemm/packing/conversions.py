@@ -59,10 +59,10 @@ def widen(builder: IRBuilder, value: Value, storage: LLVMType, compute: LLVMType
         return value
     if storage.is_float:
         return builder.fpext(value, compute)
-    if storage is UNSIGNED:
-        value, storage = builder.zext(value, I32), I32
     if compute.is_float:
-        return builder.sitofp(value, compute)
+        return builder.sitofp(builder.zext(value, I32) if storage is UNSIGNED else value, compute)
+    if storage is UNSIGNED:
+        return builder.zext(value, compute)
     return value if value.type.elem is compute else builder.sext(value, compute)
 
 

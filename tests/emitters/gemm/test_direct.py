@@ -12,12 +12,14 @@ from xjit.emitters.gemm.blocking.direct_plan import DirectProduct, plan_direct
 from xjit.emitters.gemm.blocking.method import GemmTypes
 from xjit.emitters.gemm.blocking.plan import plan_gemm
 from xjit.emitters.gemm.blocking.shapes import GemmShape, row_major
+from xjit.emitters.gemm.blocking.storage import UNSIGNED
 from xjit.emitters.planners.cpu import dot as dot_planner
 from xjit.llvm import Target
-from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT
+from xjit.llvm.types import BFLOAT, DOUBLE, FLOAT, I8, I16, I32
 from xjit.runtime.machine_code.jit import missing_features
 
 F32 = GemmTypes()
+BF16, BYTES = GemmTypes(BFLOAT, BFLOAT, BFLOAT), GemmTypes(I8, I8, I8)
 AVX2 = Target.for_features("avx2")
 LEVELS = [level for level in ("sse2", "avx2", "avx512") if not missing_features(Target.for_features(level).features)]
 
@@ -61,12 +63,23 @@ def test_others_are_the_librarys(shape: GemmShape) -> None:
     assert planned(shape) is None
 
 
-def test_types_that_are_converted_are_the_librarys() -> None:
-    shape = row_major(64, 64, 64)
-    assert planned(shape, GemmTypes(BFLOAT, BFLOAT, BFLOAT)) is None
-    assert planned(shape, GemmTypes(FLOAT, FLOAT, BFLOAT)) is None
-    assert planned(shape, GemmTypes(FLOAT, FLOAT, BFLOAT), in_scratch=True) is not None  # an epilogue rounds
-    assert planned(row_major(64, 4000, 2), in_scratch=True) is None  # a strip of sums is too long
+@pytest.mark.parametrize("types", [BF16, BYTES], ids=["bf16", "bytes"])
+def test_few_terms_are_converted_in_place(types: GemmTypes) -> None:
+    assert planned(row_major(1000, 16, 20), types) is not None
+    assert planned(row_major(1000, 16, 30), types) is None
+    assert planned(row_major(1000, 400, 20), types) is None  # each would be converted for many vectors
+    assert planned(row_major(64, 4000, 2), types, in_scratch=True) is None  # a strip of sums is too long
+
+
+def test_results_may_be_rounded_in_place() -> None:
+    assert planned(row_major(64, 64, 64), GemmTypes(FLOAT, FLOAT, BFLOAT)) is not None
+
+
+def test_sums_of_narrow_integers_are_narrow() -> None:
+    for types, sums in ((BYTES, I16), (GemmTypes(I8, UNSIGNED, I16), I16), (GemmTypes(I8, I8, I32), I32)):
+        product = planned(row_major(1000, 16, 20), types)
+        assert product is not None
+        assert product.compute is sums
 
 
 @pytest.mark.parametrize("level", ["avx2", "avx512"])
@@ -129,6 +142,12 @@ def text_of(m: int, n: int, k: int, kind: str, lhs_is_transposed: bool, batch: i
         (1, 100, 64, "f32", False, 1, False),
         (50, 129, 7, "s32", False, 1, False),
         (61, 30, 1, "f32", False, 1, True),
+        (61, 30, 13, "bf16", False, 1, False),
+        (61, 37, 9, "bf16", True, 2, True),
+        (61, 37, 9, "f16", False, 1, False),
+        (61, 19, 24, "s8", True, 1, False),
+        (61, 32, 13, "u8", False, 2, True),
+        (61, 70, 13, "s16", False, 1, False),
     ],
 )
 def test_bits_are_the_librarys(
@@ -138,7 +157,8 @@ def test_bits_are_the_librarys(
     text = text_of(m, n, k, kind, lhs_is_transposed, batch, has_epilogue)
     options = xjit.CompileOptions(cpu_level=level)
     direct = xjit.compile(text, options=options)
-    assert ("xjit_gemm" in direct.as_text("llvm")) == (level == "sse2" and n % 4 != 0)
+    has_masks = level == "avx512" or (level == "avx2" and kind in ("f32", "f64", "s32"))
+    assert ("xjit_gemm" in direct.as_text("llvm")) == (not has_masks and n % 4 != 0)
     monkeypatch.setattr(dot_planner, "plan_direct", lambda *_, **__: None)  # pyright: ignore[reportUnknownLambdaType]
     library = xjit.compile(text, options=options)
     assert "xjit_gemm" in library.as_text("llvm")

@@ -185,11 +185,6 @@ class NamedSharding:
     others: tuple[tuple[str, AxisList], ...] = ()
     metadata: tuple[OpMetadata, ...] = ()
 
-    @property
-    def is_maximal(self) -> bool:
-        """Whether the value is on one device only: the mesh has no axes, and that device."""
-        return not self.mesh.axes and bool(self.mesh.device_ids)
-
 
 @dataclass(frozen=True, slots=True)
 class OpSharding:

@@ -23,6 +23,8 @@ MAX_SMALL: Final = {"terms": 16, "vector": 4, "columns": 64, "rows": 9}
 vector; its rows, that are rows of the result; or its rows, that are columns of the result, which products of matrices
 are good at.
 """
+MAX_TERMS_BYTES: Final = 64
+"""Of the small matrix in the type of sums, where its terms lie along memory: narrow integers may be more elements."""
 
 
 @dataclass
@@ -37,16 +39,20 @@ class NarrowDotExpander(OpExpander):
     opcodes = frozenset({"dot"})
 
     def instruction_matches_pattern(self, instruction: HloInstruction) -> bool:
-        """Whether a dot has plain operands, one of which is small."""
+        """Whether a dot has plain operands, one of which is small, and a type for its sums."""
         a = instruction.attributes_as(DotAttributes)
         if a.sparsity or a.algorithm or instruction.operand_count != 2 or not instruction.shape.is_static_array:
             return False
-        return _is_narrow(instruction) and super().instruction_matches_pattern(instruction)
+        kind = sum_type(instruction)
+        if kind is None or kind.is_complex or not _is_narrow(instruction, kind):
+            return False
+        return super().instruction_matches_pattern(instruction)
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
-        """Returns the sum; None if it has no type that holds the operands' numbers as they are."""
+        """Returns the sum, in the type that holds the operands' numbers as they are."""
         kind = sum_type(instruction)
-        return None if kind is None or kind.is_complex else _sum_of_terms(instruction, kind, into)
+        assert kind is not None
+        return _sum_of_terms(instruction, kind, into)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,7 @@ def _sides(dot: HloInstruction) -> tuple[_Side, _Side]:
     )
 
 
-def _is_narrow(dot: HloInstruction) -> bool:
+def _is_narrow(dot: HloInstruction, kind: PrimitiveType) -> bool:
     sides = _sides(dot)
     small, large = sorted(sides, key=lambda side: side.outputs)
     columns, terms = small.outputs, small.terms
@@ -105,7 +111,7 @@ def _is_narrow(dot: HloInstruction) -> bool:
     if columns == 1:
         return terms <= MAX_SMALL["vector"]
     fits = small.minor in small.contracted or dot.shape.element_type.bit_width <= 32  # f64 fills shorter vectors
-    return fits and columns * terms <= MAX_SMALL["terms"]
+    return fits and columns * terms <= max(MAX_SMALL["terms"], MAX_TERMS_BYTES * 8 // kind.bit_width)
 
 
 def _sum_of_terms(dot: HloInstruction, kind: PrimitiveType, into: Expansion) -> HloInstruction:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xjit.affine import AffineExpr, dim
+from xjit.affine import dim
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType
 from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import replace
@@ -167,8 +167,3 @@ class _Product:
         if order != list(range(len(rows))):
             factor = self._add(build.transpose(factor, order))
         return self._add(build.broadcast(factor, product.shape, [position[rows[n]] for n in order]))
-
-
-def column_factors(space: Space, weights: Weights, logits: Place, column: AffineExpr) -> frozenset[Factor]:
-    """Returns what differs from column to column of what exponentials are multiplied with, and makes a difference."""
-    return frozenset(f for f in weights.over(column) if not is_implied(space, f, logits))

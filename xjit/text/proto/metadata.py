@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from xjit.hlo.annotations.metadata import OpMetadata
-from xjit.hlo.attributes.codecs.annotations import format_metadata
 from xjit.hlo.attributes.codecs.value_text import STRING, CodecError, inside, quote, shorten, unquote
 
 _FIELDS = (
@@ -42,11 +41,6 @@ def read_metadata(proto: Any) -> OpMetadata:
         if getattr(proto, key):
             extra.append((key, str(getattr(proto, key))))
     return OpMetadata(**{name: getattr(proto, name) for name in _FIELDS}, extra=tuple(extra))
-
-
-def read_metadata_text(proto: Any) -> str:
-    """Returns `{op_name="x"}`."""
-    return format_metadata(read_metadata(proto))
 
 
 def write_statistics(text: str, proto: Any) -> None:
