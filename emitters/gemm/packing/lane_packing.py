@@ -8,7 +8,7 @@ right one. Invariant: exactly the given elements are read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xjit.emitters.gemm.blocking.storage import memory_type, size_of
@@ -21,7 +21,7 @@ from xjit.llvm.types import I32, I64, vector
 from xjit.llvm.values import const_int
 
 LANE_BYTES = 4
-_TILE_LANES = 8  # of a transposed tile
+_TILE_LANES = (8, 4, 2)  # of a transposed tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,28 @@ class _LaneCopyEmitter:
             place = builder.offset(place, self.src_k) if part < copy.group - 1 else place
         return totals
 
+    def _load_part(self, place: Value, count: int) -> list[Value]:
+        """The last lane of each of `count` lines, which lie side by side: what k leaves, and zeros; for each plane."""
+        builder, copy = self.builder, self.copy
+        left = builder.urem(self.k, builder.i64(copy.group))
+        zeros = [const_int(vector(I32, count), 0)] * copy.planes
+        with builder.loop_with(builder.i64(0), left, zeros, 1, "part") as (part, lanes, following):
+            source = builder.offset(place, builder.mul(part, self.src_k))
+            elements = builder.load(memory_type(copy.storage, count), source, size_of(copy.storage))
+            shift = builder.splat(builder.trunc(builder.mul(part, builder.i64(copy.packed.bits)), I32), count)
+            for total, bits in zip(lanes, self._packed(elements), strict=True):
+                following.append(builder.or_(total, builder.shl(builder.zext(bits, I32), shift)))
+        return list(lanes)
+
+    def _load_end(self, line: Value) -> list[Value]:
+        """The same of one line whose elements follow each other, of more than one lane: the last elements, moved."""
+        builder, copy = self.builder, self.copy
+        group = builder.i64(copy.group)
+        missing = builder.sub(group, builder.urem(self.k, group))
+        source = builder.offset_2d(self.src, line, self.src_line, builder.sub(self.k, group), self.src_k)
+        bits = builder.trunc(builder.mul(missing, builder.i64(copy.packed.bits)), I32)
+        return [builder.lshr(lanes, bits) for lanes in self._load_along(source, 1)]
+
     def _store(self, values: list[Value], target: Value) -> None:
         """Stores lanes of each plane."""
         for value, place in zip(values, self._places(target), strict=True):
@@ -169,28 +191,47 @@ class _LaneCopyEmitter:
         """Both sides contiguous across lines."""
         builder = self.builder
         pieces = self._pieces(self.lines)
-        with builder.loop(builder.i64(0), self.lanes, name="lane") as lane:
+
+        def row(lane: Value, load: Callable[[Value, int], list[Value]]) -> None:
             for begin, end, count in pieces:
                 with builder.loop(begin, end, count, "line") as line:
-                    values = self._load_across(self._source(line, lane), count)
-                    self._store(values, self._target(line, lane))
-        return self.lines, self.lanes
+                    self._store(load(self._source(line, lane), count), self._target(line, lane))
+
+        with builder.loop(builder.i64(0), self.lanes, name="lane") as lane:
+            row(lane, self._load_across)
+        if not self.copy.whole:
+            with builder.when(self._has_part()):
+                row(self.lanes, self._load_part)
+        return self.lines, self._all_lanes()
 
     def _tiles(self, *, contiguous_k: bool) -> tuple[Value, Value]:
-        """The source is contiguous in one direction, the destination in the other: tiles through registers."""
+        """The source is contiguous in one direction, the destination in the other: tiles through registers.
+
+        The last ones lie over those before, where the size is no multiple of theirs.
+        """
         builder, width = self.builder, self.width
-        depth = min(_TILE_LANES, width)
-        full_lines = builder.and_(self.lines, builder.i64(-width))
-        full_lanes = builder.and_(self.lanes, builder.i64(-depth))
-        with (
-            builder.loop(builder.i64(0), full_lines, width, "line") as line,
-            builder.loop(builder.i64(0), full_lanes, depth, "lane") as lane,
-        ):
-            if contiguous_k:
-                self._tile_from_lines(line, lane, depth)
-            else:
-                self._tile_from_lanes(line, lane, depth)
-        return full_lines, full_lanes
+        last_line = builder.sub(self.lines, builder.i64(width))
+
+        def tiles(depth: int) -> Sequence[Value]:
+            last_lane = builder.sub(self.lanes, builder.i64(depth))
+            with (
+                builder.loop(builder.i64(0), self.lines, width, "line") as line,
+                builder.loop(builder.i64(0), self.lanes, depth, "lane") as lane,
+            ):
+                start = builder.min(line, last_line), builder.min(lane, last_lane)
+                self._tile_from_lines(*start, depth) if contiguous_k else self._tile_from_lanes(*start, depth)
+            return self.lines, self.lanes
+
+        def of_depth(depths: Sequence[int]) -> Sequence[Value]:
+            if not depths:
+                return builder.i64(0), builder.i64(0)
+            fits = builder.icmp_signed(">=", self.lanes, builder.i64(depths[0]))
+            return builder.if_else(fits, lambda: tiles(depths[0]), lambda: of_depth(depths[1:]))
+
+        is_wide = builder.icmp_signed(">=", last_line, builder.i64(0))
+        depths = [depth for depth in _TILE_LANES if depth <= width]
+        lines, lanes = builder.if_else(is_wide, lambda: of_depth(depths), lambda: of_depth([]))
+        return lines, lanes
 
     def _tile_from_lines(self, line: Value, lane: Value, depth: int) -> None:
         """Reads `depth` lanes of each line, writes them side by side."""
@@ -222,31 +263,33 @@ class _LaneCopyEmitter:
                     part = builder.lanes(value, block * depth, depth) if depth < width else value
                     builder.store(part, builder.offset(target, step), LANE_BYTES)
 
+    def _has_part(self) -> Value:
+        """Whether k ends within a lane."""
+        group = self.builder.i64(self.copy.group)
+        return self.builder.icmp_signed("!=", self.builder.mul(self.lanes, group), self.k)
+
+    def _all_lanes(self) -> Value:
+        """The number of lanes, with one that k does not fill."""
+        return self.builder.add(self.lanes, self.builder.zext(self._has_part(), I64))
+
     def _elements(self, done_lines: Value, done_lanes: Value) -> None:
-        """Element by element: all but the first lanes of the first lines. The last lane ends with k."""
-        builder, copy = self.builder, self.copy
-        group, nothing = builder.i64(copy.group), [const_int(I32, 0)] * copy.planes
-        end = builder.udiv(builder.add(self.k, builder.i64(copy.group - 1)), group)
+        """Lane by lane: all but the first lanes of the first lines. The last lane ends with k."""
+        builder, unit = self.builder, self.builder.i64(size_of(self.copy.storage))
         is_left = builder.or_(
-            builder.icmp_signed("<", done_lines, self.lines), builder.icmp_signed("<", done_lanes, end)
+            builder.icmp_signed("<", done_lines, self.lines), builder.icmp_signed("<", done_lanes, self._all_lanes())
         )
+        is_along = builder.icmp_signed("==", self.src_k, unit)
         with builder.when(is_left), builder.loop(builder.i64(0), self.lines, name="line") as line:
             begin = builder.select(builder.icmp_signed("<", line, done_lines), done_lanes, builder.i64(0))
-            with builder.loop(begin, end, name="lane") as lane:
-                self._element(line, lane, group, nothing)
-
-    def _element(self, line: Value, lane: Value, group: Value, nothing: Sequence[Value]) -> None:
-        """One lane, which begins as zeros."""
-        builder, copy = self.builder, self.copy
-        left = builder.min(group, builder.sub(self.k, builder.mul(lane, group)))
-        place = self._source(line, lane)
-        with builder.loop_with(builder.i64(0), left, nothing, 1, "part") as (part, lanes, following):
-            element = builder.load(
-                memory_type(copy.storage, 1),
-                builder.offset(place, builder.mul(part, self.src_k)),
-                size_of(copy.storage),
-            )
-            shift = builder.trunc(builder.mul(part, builder.i64(copy.packed.bits)), I32)
-            for total, bits in zip(lanes, self._packed(element), strict=True):
-                following.append(builder.or_(total, builder.shl(builder.zext(bits, I32), shift)))
-        self._store(list(lanes), self._target(line, lane))
+            for way, load in ((is_along, self._load_along), (builder.not_(is_along), self._load_across)):
+                with builder.when(way), builder.loop(begin, self.lanes, name="lane") as lane:
+                    self._store(load(self._source(line, lane), 1), self._target(line, lane))
+            is_left = builder.icmp_signed("<", begin, self._all_lanes())
+            with builder.when(builder.and_(is_left, self._has_part())):
+                is_long = builder.and_(is_along, builder.icmp_signed(">", self.lanes, builder.i64(0)))
+                part = builder.if_else(
+                    is_long,
+                    lambda: self._load_end(line),
+                    lambda: self._load_part(self._source(line, self.lanes), 1),
+                )
+                self._store([*part], self._target(line, self.lanes))
