@@ -7,6 +7,7 @@ different dimensions, else element by element. Invariant: exactly `rows x column
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xjit.emitters.gemm.blocking.storage import has_native_masks, memory_type, size_of
@@ -17,7 +18,7 @@ from xjit.llvm.transpose import transpose_blocks
 from xjit.llvm.types import I64, PTR
 
 _UNROLL = 4
-_TILE_DEPTH = 8  # of a transposed tile: vectors in flight, and a cache line is read in two pieces at most
+_TILE_DEPTHS = (16, 8, 4, 2)  # of a transposed tile: vectors in flight; the first reads whole cache lines
 
 COPY_PARAMS = (
     (PTR, "dst"), (I64, "dst_row"), (I64, "dst_column"), (PTR, "src"), (I64, "src_row"), (I64, "src_column"),
@@ -90,7 +91,11 @@ class _CopyEmitter:
             return
         dst_unit, src_unit = builder.i64(size_of(dst.elem)), builder.i64(size_of(src.elem))
         by_columns = builder.icmp_signed("!=", dst.column, dst_unit)
-        swappable = builder.and_(by_columns, builder.icmp_signed("==", dst.row, dst_unit))
+        is_column = builder.and_(
+            builder.icmp_signed("==", self.columns, builder.i64(1)),
+            builder.icmp_signed("!=", self.rows, builder.i64(1)),
+        )
+        swappable = builder.and_(builder.or_(by_columns, is_column), builder.icmp_signed("==", dst.row, dst_unit))
         with builder.when(swappable):
             swapped = (dst.ptr, dst.column, dst.row, src.ptr, src.column, src.row, self.columns, self.rows)
             builder.call(builder.function, swapped)
@@ -148,22 +153,41 @@ class _CopyEmitter:
     def _transpose_tiles(self) -> Value:
         """src is contiguous along i, dst along j: tiles of a few i and `width` j through registers. Returns how many
         rows it does.
+
+        Those follow each other that are near on the side whose rows, or columns, are farther apart: that may be a power
+        of two, of whose lines a cache keeps few. The last ones lie over those before, where the size is no multiple of
+        theirs.
         """
         builder, width = self.builder, self.width
-        depth = min(_TILE_DEPTH, width)
-        full_rows = builder.and_(self.rows, builder.i64(-depth))
-        full_columns = builder.and_(self.columns, builder.i64(-width))
-        with (
-            builder.loop(builder.i64(0), full_columns, width, name="j") as j,
-            builder.loop(builder.i64(0), full_rows, depth, name="i") as i,
-        ):
-            self._transpose_tile(i, j, depth)
-        with (
-            builder.loop(full_columns, self.columns, name="tail") as j,
-            builder.loop(builder.i64(0), full_rows, name="i") as i,
-        ):
-            self._move((self.dst, self.src), i, j, 1)
-        return full_rows
+        last_column = builder.sub(self.columns, builder.i64(width))
+        keeps_row = builder.icmp_signed(">", self.dst.row, self.src.column)
+
+        def tiles(depth: int) -> Sequence[Value]:
+            last_row = builder.sub(self.rows, builder.i64(depth))
+            down, across = (
+                builder.udiv(builder.add(size, builder.i64(step - 1)), builder.i64(step))
+                for size, step in ((self.rows, depth), (self.columns, width))
+            )
+            outer, inner = builder.select(keeps_row, down, across), builder.select(keeps_row, across, down)
+            with (
+                builder.loop(builder.i64(0), outer, name="outer") as a,
+                builder.loop(builder.i64(0), inner, name="inner") as b,
+            ):
+                i = builder.mul(builder.select(keeps_row, a, b), builder.i64(depth))
+                j = builder.mul(builder.select(keeps_row, b, a), builder.i64(width))
+                self._transpose_tile(builder.min(i, last_row), builder.min(j, last_column), depth)
+            return [self.rows]
+
+        def of_depth(depths: Sequence[int]) -> Sequence[Value]:
+            if not depths:
+                return [builder.i64(0)]
+            fits = builder.icmp_signed(">=", self.rows, builder.i64(depths[0]))
+            return builder.if_else(fits, lambda: tiles(depths[0]), lambda: of_depth(depths[1:]))
+
+        is_wide = builder.icmp_signed(">=", last_column, builder.i64(0))
+        depths = [depth for depth in _TILE_DEPTHS if depth <= width]
+        (done,) = builder.if_else(is_wide, lambda: of_depth(depths), lambda: of_depth([]))
+        return done
 
     def _transpose_tile(self, i: Value, j: Value, depth: int) -> None:
         builder, width, src, dst = self.builder, self.width, self.src, self.dst
