@@ -1,5 +1,5 @@
 """Convolutions over an input that is spread out far, by ones over its elements alone: transposed convolutions whose
-stride is that of patches, gradients of patches, and of windows of one element that skip others."""
+stride is that of patches, gradients of patches, and of windows that skip elements."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from xjit.hlo.attributes import (
     DimensionsAttributes,
     PadAttributes,
     PaddingDimension,
-    SliceAttributes,
-    SliceDimension,
     Window,
     WindowDimension,
 )
@@ -30,10 +28,12 @@ FEATURES_OF_A_VECTOR = 16
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
-    """A spatial dimension whose `elements` are `base` apart; outputs come in blocks of as many, one for each element.
+    """A spatial dimension whose `elements` are `base` apart; outputs come in blocks, which are as far apart.
 
-    Output `base * q + r` sees, of tap w, spread position `base * q + r + w - padding_low`. That is element q + u where
-    `w = base * u + padding_low - r`: the outputs of block q see the elements from `q + first_tap` on, `taps` of them.
+    Output o sees, of tap w, spread position o + w - padding_low. With fewer taps than gaps, an element e is seen by
+    outputs of its own, one for each tap: they are a block, which begins at `base * e + padding_low - size + 1`. Else
+    blocks are of `base` outputs, that begin at `base * q`: output `base * q + r` sees element q + u where
+    `w = base * u + padding_low - r`, so they see the elements from `q + first_tap` on, `taps` of them.
     """
 
     window: WindowDimension
@@ -45,23 +45,45 @@ class _Spread:
         return self.window.base_dilation
 
     @property
+    def width(self) -> int:
+        """Outputs of a block."""
+        return min(self.base, self.window.size)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether there are outputs that see no element."""
+        return self.window.size < self.base
+
+    @property
+    def first_output(self) -> int:
+        """Of the first block."""
+        return self.window.padding_low - self.window.size + 1 if self.is_sparse else 0
+
+    @property
     def blocks(self) -> int:
-        return -(-self.outputs // self.base)
+        return self.elements if self.is_sparse else -(-self.outputs // self.base)
 
     @property
     def first_tap(self) -> int:
-        return -(self.window.padding_low // self.base)
+        return 0 if self.is_sparse else -(self.window.padding_low // self.base)
 
     @property
     def taps(self) -> int:
         last = (self.window.size - 2 + self.base - self.window.padding_low) // self.base
-        return last - self.first_tap + 1
+        return 1 if self.is_sparse else last - self.first_tap + 1
 
     @property
     def kernel_padding(self) -> tuple[int, int, int]:
         """What makes whole blocks of the kernel, the first of which holds the weights of the first tap."""
+        if self.is_sparse:
+            return 0, 0, 0
         low = self.base - 1 - self.window.padding_low % self.base
         return low, self.taps * self.base - self.window.size - low, 0
+
+    @property
+    def padding(self) -> tuple[int, int, int]:
+        """What makes the result of blocks with what is between them; negative: what is cut off."""
+        return self.first_output, self.outputs - self.first_output - self.blocks * self.base, 0
 
     def over_elements(self) -> WindowDimension:
         """The window of the convolution over the elements."""
@@ -74,8 +96,9 @@ class SpreadConvolutionExpander(ConvolutionExpander):
     """Makes the outputs between two elements of a spread input features of a convolution over the elements.
 
     These features are moved to where they belong afterwards. That is for inputs that are spread out too far for
-    kernels by phases (of patches of 16 x 16, a kernel would multiply one element and 255 zeros), and for results of few
-    features, as images have, of which those of a phase would fill no vector.
+    kernels by phases (of patches of 16 x 16, a kernel would multiply one element and 255 zeros; of fewer taps than
+    gaps, some phases have none), and for results of few features, as images have, of which those of a phase would fill
+    no vector.
 
     Along a dimension in which the kernel has one tap, nothing but zeros is between the elements: they are spread out
     behind the convolution.
@@ -133,7 +156,7 @@ def _spread_dimensions(convolution: HloInstruction, attributes: ConvolutionAttri
     spread = {
         n: _Spread(w, elements[n], outputs[n])
         for n, w in enumerate(windows)
-        if 1 < w.base_dilation <= w.size
+        if min(w.base_dilation, w.size) > 1
         and w.stride == w.window_dilation == 1
         and not w.window_reversal
         and min(elements[n], outputs[n]) > 0
@@ -149,9 +172,10 @@ def _costs_less(spread: dict[int, _Spread], features: int) -> bool:
 
     Blocks of outputs see taps that only some of them have, but their features fill vectors together.
     """
-    outputs = math.prod(d.base for d in spread.values())
-    blocks = math.prod(d.taps * d.base for d in spread.values()) * _filled(features * outputs)
-    return blocks <= math.prod(d.window.size for d in spread.values()) * _filled(features) * outputs
+    blocks = math.prod(d.taps for d in spread.values()) * _filled(
+        features * math.prod(d.width for d in spread.values())
+    )
+    return blocks <= math.prod(d.window.size for d in spread.values()) * _filled(features)
 
 
 def _filled(features: int) -> int:
@@ -207,12 +231,12 @@ def _kernel_of_blocks(
         taps.append(len(sizes))
         if n in spread:
             within.append(len(sizes) + 1)
-        sizes += [spread[n].taps, spread[n].base] if n in spread else [size]
+        sizes += [spread[n].taps, spread[n].width] if n in spread else [size]
     features = kernel.shape.dimensions[rank:]
     kernel = writer.reshape(kernel, (*sizes, *features))
     kernel = writer.make("reverse", kernel, attributes=DimensionsAttributes(tuple(within)))  # w falls as r rises
     kernel = writer.transpose(kernel, (*taps, len(sizes), *within, len(sizes) + 1))
-    outputs = math.prod(dimension.base for dimension in spread.values()) * features[1]
+    outputs = math.prod(dimension.width for dimension in spread.values()) * features[1]
     return writer.reshape(kernel, (*(sizes[d] for d in taps), features[0], outputs))
 
 
@@ -227,18 +251,24 @@ def _placed(
     rank = len(numbers.output_spatial_dimensions)
     features = old.shape.dimensions[numbers.output_feature_dimension]
     sizes = blocks.shape.dimensions[: rank + 1]
-    taken = writer.reshape(blocks, (*sizes, *(d.base for d in spread.values()), features))
+    taken = writer.reshape(blocks, (*sizes, *(d.width for d in spread.values()), features))
     within = dict(zip(spread, range(rank + 1, rank + 1 + len(spread))))
+    if any(d.is_sparse for d in spread.values()):
+        zero = writer.constant(0, old.shape.element_type)
+        gaps = {within[n]: (0, d.base - d.width, 0) for n, d in spread.items()}
+        taken = writer.add(build.pad(taken, zero, [gaps.get(d, (0, 0, 0)) for d in range(taken.shape.rank)]))
     sources: dict[int, Sequence[int]] = {
         numbers.output_batch_dimension: (0,),
         numbers.output_feature_dimension: (taken.shape.rank - 1,),
     }
+    padding = [PaddingDimension()] * (rank + 2)
     for n, d in enumerate(numbers.output_spatial_dimensions):
         sources[d] = (1 + n, within[n]) if n in spread else (1 + n,)
+        padding[d] = PaddingDimension(*spread[n].padding) if n in spread else padding[d]
     order = [source for d in range(rank + 2) for source in sources[d]]
     moved = writer.transpose(taken, order)
     whole = [math.prod(taken.shape.dimensions[source] for source in sources[d]) for d in range(rank + 2)]
-    if tuple(whole) == old.shape.dimensions:
+    if tuple(whole) == old.shape.dimensions and padding == [PaddingDimension()] * (rank + 2):
         return writer.into.like_source("reshape", [moved])
-    attributes = SliceAttributes(tuple(SliceDimension(0, size) for size in old.shape.dimensions))
-    return writer.into.like_source("slice", [writer.reshape(moved, whole)], attributes)
+    zero = writer.constant(0, old.shape.element_type)
+    return writer.into.like_source("pad", [writer.reshape(moved, whole), zero], PadAttributes(tuple(padding)))
