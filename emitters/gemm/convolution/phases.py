@@ -30,7 +30,8 @@ class Phase:
 
 def convolution_phases(shape: ConvolutionShape) -> Sequence[Phase]:
     """Returns convolutions that compute the result of one together; itself where that would not save products."""
-    phased = phased_dimensions([d.window for d in shape.spatial], [d.output for d in shape.spatial])
+    outputs = [d.output for d in shape.spatial]
+    phased = phased_dimensions([d.window for d in shape.spatial], outputs, shape.batch // shape.batch_groups)
     if not any(phased):
         return [Phase(shape)]
     found: list[Phase] = []

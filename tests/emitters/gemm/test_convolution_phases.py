@@ -10,7 +10,7 @@ import xjit
 from tests.support.kernels import check
 from xjit.emitters.gemm.blocking.convolution_shapes import ConvolutionShape, SpatialDimension
 from xjit.emitters.gemm.convolution.phases import convolution_phases
-from xjit.passes.analysis.convolution_phases import MAX_PHASES
+from xjit.passes.analysis.convolution_phases import MAX_PHASES, MIN_PIXELS_OF_TAPS
 
 DIMENSION = SpatialDimension(14, 3, 28, 20, 7, 5, padding_low=1, base_dilation=2)
 SHAPE = ConvolutionShape(1, 4, 5, (DIMENSION,), 280, 1, 5, 1, 140, 1)
@@ -28,7 +28,7 @@ def test_each_phase_has_its_taps_alone() -> None:
 def test_spread_taps_see_every_second_element() -> None:
     """Output o and tap k see element o + 2 k - 1: even outputs the odd ones, from one before the first on."""
     taps = SpatialDimension(15, 7, 3, 20, 7, 5, padding_low=1, window_dilation=2)
-    even, odd = convolution_phases(replace(SHAPE, spatial=(taps,)))
+    even, odd = convolution_phases(replace(SHAPE, batch=MIN_PIXELS_OF_TAPS // 3 + 1, spatial=(taps,)))
     assert even.shape.spatial == (SpatialDimension(7, 7, 2, 40, 7, 10, padding_low=1),)
     assert odd.shape.spatial == (SpatialDimension(8, 7, 1, 40, 7, 10, padding_low=0),)
     assert [(p.input_start, p.kernel_start, p.result_start) for p in (even, odd)] == [(20, 0, 0), (0, 0, 5)]
@@ -42,7 +42,14 @@ def test_spread_taps_see_every_second_element() -> None:
 def test_spread_taps_that_stay(change: dict[str, int]) -> None:
     """They are few, or phases would have no place or gaps of their own."""
     taps = SpatialDimension(15, 7, 3, 20, 7, 5, padding_low=1, window_dilation=2)
-    shape = replace(SHAPE, spatial=(replace(taps, **change),))
+    shape = replace(SHAPE, batch=MIN_PIXELS_OF_TAPS, spatial=(replace(taps, **change),))
+    (phase,) = convolution_phases(shape)
+    assert phase.shape is shape
+
+
+def test_spread_taps_of_few_pixels_stay() -> None:
+    taps = SpatialDimension(15, 7, 3, 20, 7, 5, padding_low=1, window_dilation=2)
+    shape = replace(SHAPE, batch=MIN_PIXELS_OF_TAPS // 3, spatial=(taps,))
     (phase,) = convolution_phases(shape)
     assert phase.shape is shape
 
@@ -55,9 +62,9 @@ def test_values_of_spread_taps(low: int, high: int, dilation: int, taps: int, re
     window = f"size={taps}x2 pad={low}_{high}x0_1 rhs_dilate={dilation}x1 rhs_reversal={reversal}x0"
     check(f"""HloModule m
 ENTRY e {{
-  x = f32[8,{size},9,3] parameter(0)
+  x = f32[16,{size},9,3] parameter(0)
   w = f32[3,{taps},2,20] parameter(1)
-  ROOT c = f32[4,9,8,20] convolution(x, w), window={{{window}}}, dim_labels=b01f_i01o->01bf
+  ROOT c = f32[4,9,16,20] convolution(x, w), window={{{window}}}, dim_labels=b01f_i01o->01bf
 }}""", rtol=1e-5, atol=1e-5)  # fmt: skip
 
 

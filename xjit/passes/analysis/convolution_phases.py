@@ -15,9 +15,17 @@ MAX_PHASES = 16
 """More are more code and calls than they save."""
 
 
-def phased_dimensions(window: Sequence[at.WindowDimension], outputs: Sequence[int]) -> tuple[bool, ...]:
-    """Says of each spatial dimension whether its phases are convolutions; `outputs` are sizes of the result."""
-    counts = [_phases(d, output) for d, output in zip(window, outputs, strict=True)]
+MIN_PIXELS_OF_TAPS = 512
+"""Of the result, all images, where taps are spread out: for the phases of fewer, taps are packed too often."""
+
+
+def phased_dimensions(window: Sequence[at.WindowDimension], outputs: Sequence[int], images: int) -> tuple[bool, ...]:
+    """Says of each spatial dimension whether its phases are convolutions; `outputs` are sizes of resulting images."""
+    has_many = images * math.prod(outputs) >= MIN_PIXELS_OF_TAPS
+    counts = [
+        _phases(d, output) if has_many or d.window_dilation == 1 else 1
+        for d, output in zip(window, outputs, strict=True)
+    ]
     return tuple(count > 1 and math.prod(counts) <= MAX_PHASES for count in counts)
 
 
@@ -27,8 +35,9 @@ def num_phases(instruction: HloInstruction) -> int:
         return 1
     attributes = instruction.attributes_as(at.ConvolutionAttributes)
     window = attributes.window.dimensions
-    outputs = [instruction.shape.dimensions[d] for d in attributes.dim_labels.output_spatial_dimensions]
-    phased = phased_dimensions(window, outputs)
+    sizes, numbers = instruction.shape.dimensions, attributes.dim_labels
+    outputs = [sizes[d] for d in numbers.output_spatial_dimensions]
+    phased = phased_dimensions(window, outputs, sizes[numbers.output_batch_dimension])
     return math.prod(max(d.base_dilation, d.window_dilation) for d, is_phased in zip(window, phased) if is_phased)
 
 

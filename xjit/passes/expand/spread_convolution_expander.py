@@ -161,7 +161,7 @@ def _spread_dimensions(convolution: HloInstruction, attributes: ConvolutionAttri
         and not w.window_reversal
         and min(elements[n], outputs[n]) > 0
     }
-    phased = phased_dimensions(windows, outputs)
+    phased = phased_dimensions(windows, outputs, convolution.shape.dimensions[numbers.output_batch_dimension])
     if not any(phased) or _costs_less(spread, convolution.shape.dimensions[numbers.output_feature_dimension]):
         return spread
     return {n: dimension for n, dimension in spread.items() if not phased[n]}
