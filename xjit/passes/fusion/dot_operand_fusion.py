@@ -17,9 +17,9 @@ from xjit.passes.fusion.unit_merging import merge_units
 
 _FLOATS = frozenset((PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.F64))
 _CONVERSIONS = {
-    PrimitiveType.F32: (PrimitiveType.BF16, PrimitiveType.F16),
-    PrimitiveType.BF16: (PrimitiveType.F32,),
-    PrimitiveType.F16: (PrimitiveType.F32,),
+    PrimitiveType.F32: (PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F64),
+    PrimitiveType.BF16: (PrimitiveType.F32, PrimitiveType.F64),
+    PrimitiveType.F16: (PrimitiveType.F32, PrimitiveType.F64),
     PrimitiveType.S8: (PrimitiveType.BF16, PrimitiveType.F16, PrimitiveType.F32, PrimitiveType.S32),
     PrimitiveType.U8: (PrimitiveType.S32,),
     PrimitiveType.S16: (PrimitiveType.S32,),
@@ -28,7 +28,7 @@ _CONVERSIONS = {
 
 @dataclass
 class DotOperandFusion(HloModulePass):
-    """Fuses conversions between float types, and from small integers, with the dot that is their only user.
+    """Fuses conversions between float types, and from small integers, with the dots that use them, if all users are.
 
     An operand of less than `min_elements` elements is left alone.
     """
@@ -44,19 +44,25 @@ class DotOperandFusion(HloModulePass):
             if execution_threads and computation.execution_thread not in execution_threads:
                 continue
             for dot in [i for i in computation.instructions if i.opcode == "dot"]:
-                converts = [o for o in dot.unique_operands() if self._joins(o, dot)]
+                converts = [o for o in dot.unique_operands() if self._joins(o)]
                 if converts and _has_products(dot) and not has_control_dependencies(dot):
                     merge_units(computation, [*converts, dot], [dot], dot, "kInput", "dot")
                     changed = True
         return changed
 
-    def _joins(self, operand: HloInstruction, dot: HloInstruction) -> bool:
+    def _joins(self, operand: HloInstruction) -> bool:
         if operand.opcode != "convert" or operand.shape.num_elements < self.min_elements:
             return False
         source = operand.operand(0).shape
-        alone = all(user is dot for user in operand.users) and not operand.is_root()
+        is_factor = all(user.opcode == "dot" and _has_products(user) for user in operand.users)
         possible = operand.shape.element_type in _CONVERSIONS.get(source.element_type, ())
-        return possible and alone and source.layout == operand.shape.layout and not has_control_dependencies(operand)
+        return (
+            possible
+            and is_factor
+            and not operand.is_root()
+            and source.layout == operand.shape.layout
+            and not has_control_dependencies(operand)
+        )
 
 
 def _has_products(dot: HloInstruction) -> bool:

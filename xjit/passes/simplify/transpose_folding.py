@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from xjit.hlo import HloInstruction
 from xjit.hlo.attributes import ConvolutionAttributes, DimensionsAttributes, DotAttributes
 from xjit.hlo.diagnostics import InvalidArgument
+from xjit.ops import build
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.framework.expansion import Expansion
 
@@ -27,9 +28,9 @@ class TransposeFolding(OpExpander):
     """Reads what a transpose reads, with dimension numbers that say so.
 
     Of a dot, `dot_operands=matrices` are those with one free and one contracting dimension whose batch dimensions stay
-    in place, and so is the other operand; of `factors` that may be a vector, too. `all` are those whose free dimensions
-    keep their order. The callbacks are asked of these which ones a backend takes, as (instruction, number of the
-    operand). A transpose that others read stays for them.
+    in place, and so is the other operand; of `factors` that may be a vector, too, and what is transposed may be
+    converted then. `all` are those whose free dimensions keep their order. The callbacks are asked of these which ones
+    a backend takes, as (instruction, number of the operand). A transpose that others read stays for them.
     """
 
     name = "transpose-folding"
@@ -54,7 +55,7 @@ class TransposeFolding(OpExpander):
         if self.convolution_operands == "none":
             return None
         allowed = [n for n in (0, 1) if self.can_fold_convolution_operand(instruction, n)]
-        folded = [n for n in allowed if _order(instruction.operand(n)) is not None]
+        folded = [n for n in allowed if instruction.operand(n).opcode == "transpose" and _order(instruction.operand(n))]
         return _fold_into_convolution(instruction, into, folded) if folded else None
 
     def _fold_into_dot(self, dot: HloInstruction, into: Expansion) -> HloInstruction | None:
@@ -72,8 +73,10 @@ class TransposeFolding(OpExpander):
         return _read_through(dot, into, folded, attributes)
 
     def _may_fold(self, dot: HloInstruction, number: int) -> bool:
-        order = _order(dot.operand(number))
+        operand, order = dot.operand(number), _order(dot.operand(number))
         if order is None or self.dot_operands == "none" or not self.can_fold_dot_operand(dot, number):
+            return False
+        if _is_converted_transpose(operand) and (self.dot_operands != "factors" or operand.user_count > 1):
             return False
         if self.dot_operands == "all":
             free = [order[d] for d in _free_dimensions(dot, number)]
@@ -102,11 +105,19 @@ def _free_dimensions(dot: HloInstruction, number: int) -> list[int]:
 
 
 def _order(operand: HloInstruction) -> tuple[int, ...] | None:
-    """Returns the permutation of a transpose; None for another operand, and for one that moves nothing."""
+    """Returns the permutation of a transpose, or of one that is converted; None for another operand, and for one that
+    moves nothing.
+    """
+    if _is_converted_transpose(operand):
+        operand = operand.operand(0)
     if operand.opcode != "transpose" or not operand.shape.is_static_array:
         return None
     order = operand.attributes_as(DimensionsAttributes).dimensions
     return order if list(order) != sorted(order) else None
+
+
+def _is_converted_transpose(operand: HloInstruction) -> bool:
+    return operand.opcode == "convert" and operand.operand(0).opcode == "transpose"
 
 
 def _fold_into_convolution(convolution: HloInstruction, into: Expansion, folded: Sequence[int]) -> HloInstruction:
@@ -135,7 +146,14 @@ def _fold_into_convolution(convolution: HloInstruction, into: Expansion, folded:
 def _read_through(
     source: HloInstruction, into: Expansion, folded: Sequence[int], attributes: DotAttributes | ConvolutionAttributes
 ) -> HloInstruction:
-    operands = [o.operand(0) if n in folded else o for n, o in enumerate(source.operands)]
+    operands = [_untransposed(o, into) if n in folded else o for n, o in enumerate(source.operands)]
     new = into.like_source(source.opcode, operands, attributes)
     new.raw_backend_config = source.raw_backend_config
     return new
+
+
+def _untransposed(operand: HloInstruction, into: Expansion) -> HloInstruction:
+    """What a transpose reads, converted as it was."""
+    if not _is_converted_transpose(operand):
+        return operand.operand(0)
+    return into.add(build.convert(operand.operand(0).operand(0), operand.shape.element_type))
