@@ -12,6 +12,7 @@ from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.rewrite.cse import eliminate_common_subexpressions
 from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead, share_constants
 from xjit.linalg_ext.rewrite.rules import CANONICALIZE, CANONICALIZE_EXT
+from xjit.linalg_ext.structured import PARALLEL, REDUCTION
 from xjit.linalg_ext.transform_scripts.interpreter import interpret
 from xjit.linalg_ext.transforms.elementwise_fusion.driver import fuse_elementwise
 from xjit.linalg_ext.transforms.loops.prefetch import prefetch
@@ -21,6 +22,7 @@ from xjit.linalg_ext.transforms.single_ops.collapse_dims import collapse_loops
 from xjit.linalg_ext.transforms.single_ops.detensorize import detensorize_all
 from xjit.linalg_ext.transforms.single_ops.diag_products import rewrite_diag_products
 from xjit.linalg_ext.transforms.single_ops.generalize import generalize_all
+from xjit.linalg_ext.transforms.single_ops.matmul_blocks import canonicalize_matmul_epilogues, promote_matmuls
 from xjit.linalg_ext.transforms.single_ops.memref_copies import copies_to_linalg
 from xjit.linalg_ext.transforms.single_ops.promote import data_place
 from xjit.linalg_ext.transforms.single_ops.specialize import specialize_all
@@ -64,6 +66,12 @@ def _loop_type(text: str) -> str:
     return text
 
 
+def _iterator_type(text: str) -> str:
+    if text not in (PARALLEL, REDUCTION):
+        raise ValueError(f"{PARALLEL} or {REDUCTION}")
+    return text
+
+
 def canonicalize(module: Operation) -> None:
     apply_rules(module, CANONICALIZE)
 
@@ -91,8 +99,8 @@ def fuse_elementwise_ext(module: Operation, shared_input: bool = False, diff_sha
     apply_rules(module, CANONICALIZE)
 
 
-def collapse_linalg_loops(module: Operation) -> None:
-    collapse_loops(module)
+def collapse_linalg_loops(module: Operation, iterator_type: str = PARALLEL) -> None:
+    collapse_loops(module, iterator_type)
 
 
 def _sharing_constants(rewrite: Callable[[Operation], object]) -> Callable[[Operation], None]:
@@ -123,7 +131,11 @@ PASSES: dict[str, Pass] = {
     "linalg-prefetch": Pass(
         "make marked copies in loops some iterations earlier", prefetch, {"count": _number, "unroll": _flag}
     ),
-    "linalg-collapse-loops": Pass("make one loop of loops that are neighbours everywhere", collapse_linalg_loops),
+    "linalg-collapse-loops": Pass(
+        "make one loop of loops that are neighbours everywhere",
+        collapse_linalg_loops,
+        {"iterator-type": _iterator_type},
+    ),
     "linalg-generalization-ext": Pass("make named ops generic", _sharing_constants(generalize_all)),
     "linalg-generalize-named-ops": Pass("the same, by MLIR's name", _sharing_constants(generalize_all)),
     "linalg-specialize-generic-ops": Pass("make generic ops named ones", specialize_all),
@@ -132,6 +144,10 @@ PASSES: dict[str, Pass] = {
     "linalg-memref-copy-to-linalg": Pass("the same, by ByteIR's name", copies_to_linalg),
     "linalg-ext-bufferize": Pass("give structured ops on tensors buffers of their own", bufferize),
     "linalg-bufferize": Pass("the same, by MLIR's name", bufferize),
+    "canonicalize-matmul-epilogue": Pass(
+        "compute what follows a block's product in place", canonicalize_matmul_epilogues
+    ),
+    "linalg-promotion": Pass("keep tiles of blocks' products in their threads' memory", promote_matmuls),
     "rewrite-diag-products": Pass("make products with linalg_ext.diag elementwise", rewrite_diag_products),
     "convert-linalg-to-loops": Pass(
         "lower linalg ops on memrefs to loops", _sharing_constants(convert_linalg_to_loops)
