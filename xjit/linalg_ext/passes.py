@@ -16,6 +16,7 @@ from xjit.linalg_ext.structured import PARALLEL, REDUCTION
 from xjit.linalg_ext.transform_scripts.interpreter import interpret
 from xjit.linalg_ext.transforms.elementwise_fusion.driver import fuse_elementwise
 from xjit.linalg_ext.transforms.loops.prefetch import prefetch
+from xjit.linalg_ext.transforms.loops.scf_loops import move_invariants_out
 from xjit.linalg_ext.transforms.lowering.to_loops import convert_linalg_ext_to_loops, convert_linalg_to_loops
 from xjit.linalg_ext.transforms.single_ops.bufferize import bufferize
 from xjit.linalg_ext.transforms.single_ops.collapse_dims import collapse_loops
@@ -140,6 +141,7 @@ PASSES: dict[str, Pass] = {
     "linalg-generalize-named-ops": Pass("the same, by MLIR's name", _sharing_constants(generalize_all)),
     "linalg-specialize-generic-ops": Pass("make generic ops named ones", specialize_all),
     "linalg-detensorize": Pass("make ops on tensors without dimensions scalar code", detensorize_all),
+    "loop-invariant-code-motion": Pass("move what loops do not change in front of them", move_invariants_out),
     "memref-copy-to-linalg": Pass("make copies of buffers generic ops", copies_to_linalg),
     "linalg-memref-copy-to-linalg": Pass("the same, by ByteIR's name", copies_to_linalg),
     "linalg-ext-bufferize": Pass("give structured ops on tensors buffers of their own", bufferize),
