@@ -96,6 +96,11 @@ def more_than_the_sum(q: Any, k: Any, v: Any) -> Any:
     return exponentials / (exponentials.sum(-1, keepdims=True) + 1e-3) @ v
 
 
+def gated(q: Any, k: Any, v: Any) -> Any:
+    """What is computed from the product is a loop of its own."""
+    return jax.nn.softmax(scores(q, k)) @ v * jax.nn.sigmoid(q) + v
+
+
 LENGTHS = np.array([L // 2, 0], np.int32)
 SINKS = np.array([0.5, -1.0], np.float32)
 FORMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
@@ -110,6 +115,7 @@ FORMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "with-sums": (with_sums, []),
     "by-sums": (by_sums, []),
     "more-than-the-sum": (more_than_the_sum, []),
+    "gated": (gated, []),
 }
 
 
