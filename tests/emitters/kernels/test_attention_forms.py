@@ -101,6 +101,21 @@ def gated(q: Any, k: Any, v: Any) -> Any:
     return jax.nn.softmax(scores(q, k)) @ v * jax.nn.sigmoid(q) + v
 
 
+def powers_of_two(q: Any, k: Any, v: Any) -> Any:
+    """With the logarithm of the sums, which reads maxima, too."""
+    logits = scores(q, k) * np.float32(np.log2(np.e))
+    top = jax.lax.stop_gradient(logits.max(-1, keepdims=True))
+    exponentials = jnp.exp2(logits - top)
+    total = exponentials.sum(-1, keepdims=True)
+    return exponentials @ v / total, (jnp.log2(total) + top)[..., 0]
+
+
+def temperature(q: Any, k: Any, v: Any) -> Any:
+    logits = scores(q, k)
+    exponentials = jnp.exp(-(jax.lax.stop_gradient(logits.max(-1, keepdims=True)) - logits) / 1.5)
+    return exponentials / exponentials.sum(-1, keepdims=True) @ v
+
+
 LENGTHS = np.array([L // 2, 0], np.int32)
 SINKS = np.array([0.5, -1.0], np.float32)
 FORMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
@@ -116,6 +131,8 @@ FORMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "by-sums": (by_sums, []),
     "more-than-the-sum": (more_than_the_sum, []),
     "gated": (gated, []),
+    "powers-of-two": (powers_of_two, []),
+    "temperature": (temperature, []),
 }
 
 
@@ -148,7 +165,9 @@ def test_bf16(form: str, tolerance: float) -> None:
     compare(function, [*arrays(3, jnp.bfloat16), *more], 1, tolerance)
 
 
-@pytest.mark.parametrize("form", ["dropout", "where", "sink", "off-by-one", "with-sums", "masked-after"])
+@pytest.mark.parametrize(
+    "form", ["dropout", "where", "sink", "off-by-one", "with-sums", "masked-after", "powers-of-two", "temperature"]
+)
 def test_gradient(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the result: a kernel for it, and one that makes the scores again for the gradients."""
     function, more = FORMS[form]

@@ -24,6 +24,7 @@ from xjit.passes.fusion.attention_limits import AttentionLimits
 from xjit.passes.fusion.attention_units import fused_instructions, outputs_of
 from xjit.passes.fusion.column_parts import JOINING, split_columns
 from xjit.passes.fusion.constant_masks import replace_constant_masks
+from xjit.passes.fusion.exponents import state_exponents
 from xjit.passes.fusion.kept_sums import state_sums
 from xjit.passes.fusion.row_factors import columns_of, take_out_row_factors
 from xjit.passes.fusion.shared_exponentials import share_exponentials
@@ -47,7 +48,7 @@ class AttentionFusion(AttentionLimits, HloModulePass):
     """
 
     name = "attention-fusion"
-    opcodes = frozenset({"exponential"})
+    opcodes = frozenset({"exponential", "power"})
     joint_batches: int = 8
     weighs: bool = True
 
@@ -66,6 +67,8 @@ class AttentionFusion(AttentionLimits, HloModulePass):
             for joined in [i for i in computation.instructions if i.opcode in JOINING]:
                 is_there = joined.parent is computation and self._may_be_scores(joined)
                 changed |= is_there and split_columns(computation, joined)
+        powers = [i for i in computation.instructions if i.opcode in ("exponential", "power") and self._may_weigh(i)]
+        changed |= state_exponents(computation, powers)
         exponentials = [i for i in computation.instructions if i.opcode == "exponential"]
         if self.weighs:
             changed |= share_exponentials([i for i in exponentials if self._may_be_scores(i)])
@@ -89,6 +92,10 @@ class AttentionFusion(AttentionLimits, HloModulePass):
         shape = instruction.shape
         is_large = shape.is_static_array and shape.rank >= 2 and shape.num_elements >= self.scores_per_element
         return is_large and is_of_products(instruction)
+
+    def _may_weigh(self, powers: HloInstruction) -> bool:
+        """Whether exponentials are of scores, and their products may pay."""
+        return self._may_be_scores(powers) and any(self._may_pay(dot) for dot in _products_of(powers))
 
     def _normalize(self, computation: HloComputation, exponential: HloInstruction) -> bool:
         """Gives exponentials the form that kernels know, where their products may pay; True if anything changed."""
