@@ -116,6 +116,31 @@ def temperature(q: Any, k: Any, v: Any) -> Any:
     return exponentials / exponentials.sum(-1, keepdims=True) @ v
 
 
+def renormalized(q: Any, k: Any, v: Any) -> Any:
+    weights = jax.nn.softmax(scores(q, k)) * causal()
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
+def renormalized_keys(q: Any, k: Any, v: Any, lengths: Any) -> Any:
+    """Keys of a batch behind its length weigh nothing, as programs have it that divide by no 0."""
+    keep = (jnp.arange(L) < lengths[:, None])[:, None, None]
+    weights = jnp.where(keep, jax.nn.softmax(scores(q, k)), 0)
+    return weights * (1 / (weights.sum(-1, keepdims=True) + 1e-9)) @ v
+
+
+def renormalized_columns(q: Any, k: Any, v: Any) -> Any:
+    """Rows are along the second last dimension of the weights; their sums are results, too."""
+    weights = jax.nn.softmax(k @ q.swapaxes(-1, -2), axis=-2) * causal().T
+    total = weights.sum(-2, keepdims=True)
+    return jnp.einsum("bhst,bhsd->bhtd", weights / total, v), total
+
+
+def renormalized_nothing(q: Any, k: Any, v: Any) -> Any:
+    """The sums are those of the softmax by themselves."""
+    weights = jax.nn.softmax(scores(q, k))
+    return weights / (weights.sum(-1, keepdims=True) + 1e-3) @ v
+
+
 LENGTHS = np.array([L // 2, 0], np.int32)
 SINKS = np.array([0.5, -1.0], np.float32)
 FORMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
@@ -133,6 +158,10 @@ FORMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "gated": (gated, []),
     "powers-of-two": (powers_of_two, []),
     "temperature": (temperature, []),
+    "renormalized": (renormalized, []),
+    "renormalized-keys": (renormalized_keys, [LENGTHS]),
+    "renormalized-columns": (renormalized_columns, []),
+    "renormalized-nothing": (renormalized_nothing, []),
 }
 
 

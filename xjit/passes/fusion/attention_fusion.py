@@ -31,6 +31,7 @@ from xjit.passes.fusion.shared_exponentials import share_exponentials
 from xjit.passes.fusion.shared_keys import split_sums
 from xjit.passes.fusion.softmax_forms import normalize_exponentials
 from xjit.passes.fusion.unit_merging import merge_units
+from xjit.passes.fusion.weighted_sums import take_sums_from_product
 
 _FOLLOWING = MOVES | {"convert", "divide"}
 """What a product's result may go through inside the fusion."""
@@ -104,7 +105,8 @@ class AttentionFusion(AttentionLimits, HloModulePass):
             return False
         made = normalize_exponentials(computation, exponential, columns_of(exponential, dots))
         taken_out = [take_out_row_factors(computation, dot) for dot in _products_of(made or exponential)]
-        return made is not None or any(taken_out)
+        summed = [take_sums_from_product(computation, dot) for dot in _products_of(made or exponential)]
+        return made is not None or any(taken_out) or any(summed)
 
     def _fuse(self, computation: HloComputation, dot: HloInstruction, no_masks: set[HloInstruction]) -> bool:
         """Fuses what follows a dot as far as it is part of one product: as much as can be.
