@@ -12,7 +12,6 @@ from xjit.linalg_ext.to_hlo import to_hlo
 from xjit.linalg_ext.transforms.reductions.split_softmax import split_softmax
 from xjit.linalg_ext.transforms.reductions.split_squares import split_squares
 from xjit.passes import PassDriver
-from xjit.passes.fusion.exponents import state_exponents
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
@@ -38,12 +37,7 @@ def tiled_rows(rows: HloModule, parts: int) -> HloModule | None:
 
 
 def structured_rows(rows: HloModule, parts: int) -> Operation | None:
-    """Returns the structured form of what `tiled_rows` gives, None if there is nothing that can be cut.
-
-    Exponents in `rows` become those that a softmax has.
-    """
-    entry = rows.entry_computation
-    state_exponents(entry, [i for i in entry.instructions if i.opcode in ("exponential", "power")])
+    """Returns the structured form of what `tiled_rows` gives, None if there is nothing that can be cut."""
     raised = from_hlo(rows, _FUNCTION, fuse_elementwise=False)
     return run_passes(raised, _CLEANUP, verify_each=False) if _split(raised, parts) else None
 
