@@ -141,6 +141,13 @@ def renormalized_nothing(q: Any, k: Any, v: Any) -> Any:
     return weights / (weights.sum(-1, keepdims=True) + 1e-3) @ v
 
 
+def several_values(q: Any, k: Any, v: Any) -> Any:
+    """Keys, too, as values of two dimensions; and the product turned."""
+    weights = jax.nn.softmax(scores(q, k))
+    pairs = k.reshape(2, H, L, D // 2, 2)
+    return weights @ v, jnp.einsum("bhts,bhsxy->btxhy", weights, pairs), jnp.einsum("bhsd,bhts->bhdt", q, weights)
+
+
 LENGTHS = np.array([L // 2, 0], np.int32)
 SINKS = np.array([0.5, -1.0], np.float32)
 FORMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
@@ -158,6 +165,7 @@ FORMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "gated": (gated, []),
     "powers-of-two": (powers_of_two, []),
     "temperature": (temperature, []),
+    "several-values": (several_values, []),
     "renormalized": (renormalized, []),
     "renormalized-keys": (renormalized_keys, [LENGTHS]),
     "renormalized-columns": (renormalized_columns, []),

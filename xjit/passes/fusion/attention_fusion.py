@@ -25,6 +25,7 @@ from xjit.passes.fusion.attention_units import fused_instructions, outputs_of
 from xjit.passes.fusion.column_parts import JOINING, split_columns
 from xjit.passes.fusion.constant_masks import replace_constant_masks
 from xjit.passes.fusion.exponents import state_exponents
+from xjit.passes.fusion.joined_products import join_products
 from xjit.passes.fusion.kept_sums import state_sums
 from xjit.passes.fusion.row_factors import columns_of, take_out_row_factors
 from xjit.passes.fusion.shared_exponentials import share_exponentials
@@ -103,10 +104,12 @@ class AttentionFusion(AttentionLimits, HloModulePass):
         dots = [dot for dot in _products_of(exponential) if self._may_pay(dot)]
         if not dots or not self._may_be_scores(exponential):
             return False
-        made = normalize_exponentials(computation, exponential, columns_of(exponential, dots))
+        weights = dict.fromkeys(operand for dot in dots for operand in dot.operands)
+        joined = [operand for operand in weights if join_products(computation, operand)]
+        made = normalize_exponentials(computation, exponential, columns_of(exponential, _products_of(exponential)))
         taken_out = [take_out_row_factors(computation, dot) for dot in _products_of(made or exponential)]
         summed = [take_sums_from_product(computation, dot) for dot in _products_of(made or exponential)]
-        return made is not None or any(taken_out) or any(summed)
+        return bool(joined) or made is not None or any(taken_out) or any(summed)
 
     def _fuse(self, computation: HloComputation, dot: HloInstruction, no_masks: set[HloInstruction]) -> bool:
         """Fuses what follows a dot as far as it is part of one product: as much as can be.
