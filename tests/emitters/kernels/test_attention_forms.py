@@ -196,7 +196,9 @@ def test_forward(form: str) -> None:
     compare(function, [*arrays(3), *more], 1, 1e-5)
 
 
-@pytest.mark.parametrize(("form", "tolerance"), [("sink", 2e-2), ("dropout", 2e-2), ("where", 2e-2)])
+@pytest.mark.parametrize(
+    ("form", "tolerance"), [("sink", 2e-2), ("dropout", 2e-2), ("where", 2e-2), ("renormalized", 2e-2)]
+)
 def test_bf16(form: str, tolerance: float) -> None:
     function, more = FORMS[form]
     compare(function, [*arrays(3, jnp.bfloat16), *more], 1, tolerance)

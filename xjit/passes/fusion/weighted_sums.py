@@ -17,7 +17,7 @@ from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import replace
 from xjit.ops import build
 from xjit.passes.analysis.attention.digits import digits_of
-from xjit.passes.analysis.attention.places import MOVES, Space
+from xjit.passes.analysis.attention.places import MOVES, Place, Space
 from xjit.passes.analysis.attention.softmax import Softmax, is_reduction
 from xjit.passes.analysis.attention.weights import Factor, Weights, find_weights, softmax_of
 from xjit.passes.fusion.aligned_rows import aligned
@@ -63,7 +63,7 @@ class _Sums:
             return False
         sums = self._sums_of(found.exponential.instruction, softmax)
         plain = [(s, w) for s, w in sums if not w.over(dim(self.column))]
-        weighted = [(s, w) for s, w in sums if over and Counter(w.over(dim(self.column))) == Counter(over)]
+        weighted = [(s, w) for s, w in sums if over and self._over(w) == self._over(found)]
         value = self._column_of_sums() if weighted else None
         if value is None and not plain:
             return False
@@ -72,6 +72,11 @@ class _Sums:
         for total, weights in plain:
             self._replace(total, weights, None, softmax)
         return True
+
+    def _over(self, weights: Weights) -> Counter[tuple[Place, str]]:
+        """Returns what differs from column to column, however it is rounded."""
+        factors = weights.over(dim(self.column))
+        return Counter((self.space.behind(f.place, MOVES | {"convert"}), f.role) for f in factors)
 
     def _weights(self, array: HloInstruction) -> Weights | None:
         """Returns an array of the operand's dimensions as weights."""
