@@ -93,6 +93,21 @@ def test_kept(form: str) -> None:
     assert not stated(KEPT[form])[1]
 
 
+@pytest.mark.parametrize("form", ["scaled", "turned", "minimum"])
+def test_rows_of_the_least_number_stay(form: str) -> None:
+    """All of them is masked: exponentials are 1, of differences of 0; of which -inf would make NaN."""
+    module = parse_hlo(TEXT.format(lines=STATED[form]))
+    entry = module.entry_computation
+    least = np.finfo(np.float32).max * (1 if form == "minimum" else -1)
+    x = np.array([[least], [1.0], [0.0]], np.float32) * np.ones(5, np.float32)
+    x[1, 2] = least
+    arguments = [np.zeros((3, 5), np.float32), x]
+    before = evaluate(module, *arguments)
+    assert state_exponents(entry, [i for i in entry.instructions if i.opcode == "exponential"])
+    for got, want in zip(evaluate(module, *arguments)[:2], before[:2], strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
 @pytest.mark.parametrize("test", ["is-finite", "compare"])
 def test_guards_stay(test: str) -> None:
     """Rows of -inf have exponentials of 0, and no NaN."""

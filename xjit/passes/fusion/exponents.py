@@ -27,6 +27,9 @@ MAX_TERMS = 32
 _CLOSE = 4 * float(np.finfo(np.float32).eps)
 """Up to this, factors that were rounded on their ways count as one."""
 
+_LARGE = 2.0**126
+"""Numbers of this size have no further difference that counts."""
+
 Terms = dict[Place, float]
 """A sum: by what is added, its factor."""
 
@@ -189,8 +192,7 @@ def _rewritten(computation: HloComputation, powers: HloInstruction, multiple: _M
     value, column = multiple.value, multiple.column
     if value.shape.element_type is not PrimitiveType.F32:
         value = add(build.convert(value, PrimitiveType.F32))
-    if multiple.factor != 1.0:
-        value = add(build.binary("multiply", value, _everywhere(computation, multiple.factor, value.shape)))
+    value = _scaled(computation, value, multiple.factor)
     maximum = reduced(computation, value, "maximum", -math.inf, column)
     shift = maximum
     if multiple.guard:
@@ -206,6 +208,23 @@ def _rewritten(computation: HloComputation, powers: HloInstruction, multiple: _M
     narrow = powers.shape.element_type
     replace(powers, result if narrow is PrimitiveType.F32 else add(build.convert(result, narrow)))
     return maximum
+
+
+def _scaled(computation: HloComputation, value: HloInstruction, factor: float) -> HloInstruction:
+    """Returns a multiple of an array; the least numbers, which stand for what is masked, do not become -inf."""
+
+    def binary(opcode: str, operand: HloInstruction, number: float) -> HloInstruction:
+        return computation.add_instruction(
+            build.binary(opcode, operand, _everywhere(computation, number, operand.shape))
+        )
+
+    if factor == 1.0:
+        return value
+    scaled = binary("multiply", value, factor)
+    if abs(factor) <= 1.0:
+        return scaled
+    signed = value if factor > 0 else computation.add_instruction(build.unary("negate", value))
+    return computation.add_instruction(build.binary("maximum", scaled, binary("minimum", signed, -_LARGE)))
 
 
 def _everywhere(computation: HloComputation, number: float, shape: Shape) -> HloInstruction:
