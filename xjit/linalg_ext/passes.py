@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -30,7 +31,7 @@ from xjit.linalg_ext.transforms.single_ops.specialize import specialize_all
 from xjit.linalg_ext.transforms.tiling.tile_marked import tile_marked
 from xjit.linalg_ext.verify import verify
 
-__all__ = ["PASSES", "Option", "Pass", "parse_options", "run_passes"]
+__all__ = ["PASSES", "Option", "Pass", "parse_options", "parse_pipeline", "run_passes"]
 
 Option: TypeAlias = bool | int | str | Sequence[int]
 """The value of a pass's option."""
@@ -174,6 +175,38 @@ def parse_options(name: str, text: str) -> dict[str, Option]:
         except ValueError as error:
             raise InvalidArgument(f"option '{key}' of pass '{name}' is {error}, found '{value}'") from error
     return found
+
+
+_WORD = re.compile(r"\s*([\w.-]+)\s*(?:\{([^{}]*)\})?\s*")
+
+
+def parse_pipeline(text: str) -> list[str]:
+    """Returns the passes of `builtin.module(cse,func.func(linalg-op-tile{tile-sizes=2,3}))`, in order, as `run_passes`
+    takes them. What they run on is not looked at: passes find their operations. InvalidArgument for other texts.
+    """
+    passes: list[str] = []
+    at, depth, expects_word = 0, 0, True
+    while at < len(text):
+        word = _WORD.match(text, at) if expects_word else None
+        if word is not None:
+            name, options = word.groups()
+            at = word.end()
+            expects_word = text.startswith("(", at)
+            if expects_word:
+                at, depth = at + 1, depth + 1
+            else:
+                passes.append(f"{name}={options}" if options else name)
+        elif text[at] == ")" and depth:
+            at, depth, expects_word = at + 1, depth - 1, False
+        elif text[at] == "," and not expects_word:
+            at, expects_word = at + 1, True
+        elif text[at].isspace():
+            at += 1
+        else:
+            raise InvalidArgument(f"unexpected '{text[at:]}' in the pass pipeline '{text}'")
+    if depth or (expects_word and passes):
+        raise InvalidArgument(f"the pass pipeline '{text}' ends too early")
+    return passes
 
 
 def run_passes(

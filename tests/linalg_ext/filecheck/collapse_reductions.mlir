@@ -1,5 +1,6 @@
 // RUN: byteir-opt %s --linalg-collapse-loops="iterator-type=reduction" | FileCheck %s --check-prefixes=BOTH,REDUCTION
 // RUN: byteir-opt %s --linalg-collapse-loops="iterator-type=parallel" | FileCheck %s --check-prefixes=BOTH,PARALLEL
+// RUN: byteir-opt %s --pass-pipeline="builtin.module(func.func(linalg-collapse-loops{iterator-type=reduction}, canonicalize), cse)" | FileCheck %s --check-prefixes=BOTH,REDUCTION
 
 #map = affine_map<(d0, d1, d2, d3) -> (d0, d1, d2, d3)>
 #kept = affine_map<(d0, d1, d2, d3) -> (d0, d1)>
