@@ -221,6 +221,21 @@ def test_gradient(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compare(gradient, [*arrays(3), *more], 2, 1e-5)
 
 
+def test_rows_without_keys_have_no_sums() -> None:
+    """0 divided by 0 behind a mask is NaN, though what is masked is 0."""
+    keep = np.ones((L, L), bool)
+    keep[3] = False
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        weights = jnp.where(keep, jax.nn.softmax(jnp.where(keep, scores(q, k), -jnp.inf)), 0)
+        return weights * (1 / weights.sum(-1, keepdims=True)) @ v
+
+    inputs = arrays(3)
+    got = np.asarray(xjit.compile(xjit.from_jax(function, *inputs))(*inputs))
+    np.testing.assert_allclose(got, np.asarray(jax.jit(function)(*inputs)), rtol=1e-5, atol=1e-5)
+    assert np.isnan(got[:, :, 3]).all()
+
+
 def test_overflow_is_not_hidden() -> None:
     """Without a maximum, exponentials of large scores are infinite, and their quotients NaN."""
     q, k, v = arrays(3)

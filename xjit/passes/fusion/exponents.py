@@ -51,7 +51,7 @@ class _Multiple:
 def state_exponents(computation: HloComputation, all_powers: Iterable[HloInstruction]) -> bool:
     """Gives exponentials, or powers of a number, the exponent of a softmax; True if some had another one.
 
-    What else reads the old maxima is given the new ones, divided by c.
+    What else reads the old maxima is given the new ones, divided by c, unless it looks for them in x.
     """
     made: list[tuple[_Multiple, HloInstruction]] = []
     for powers in all_powers:
@@ -60,7 +60,8 @@ def state_exponents(computation: HloComputation, all_powers: Iterable[HloInstruc
             made.append((found, _rewritten(computation, powers, found)))
     for multiple, maximum in made:
         old = multiple.extremum
-        if old.parent is computation and old.user_count and old.shape.dimensions == maximum.shape.dimensions:
+        is_there = old.parent is computation and old.user_count
+        if is_there and old.shape.dimensions == maximum.shape.dimensions and not _is_looked_for(old):
             _replace_extremum(computation, old, maximum, multiple.factor)
     return bool(made)
 
@@ -232,11 +233,38 @@ def _everywhere(computation: HloComputation, number: float, shape: Shape) -> Hlo
     return computation.add_instruction(build.broadcast(constant, shape, ()))
 
 
+def _is_looked_for(extremum: HloInstruction) -> bool:
+    """Whether an extremum is compared with other values than numbers, as its gradient is: rounded, it would be none."""
+    stack, seen = [extremum], {extremum}
+    while stack:
+        value = stack.pop()
+        for user in value.users:
+            others = [o for o in user.operands if o is not value]
+            if user.opcode == "compare" and not all(_is_number(o) for o in others):
+                return True
+            if user.opcode in (*_PASSED, "select") and user not in seen:
+                seen.add(user)
+                stack.append(user)
+    return False
+
+
+def _is_number(value: HloInstruction) -> bool:
+    while value.opcode in _PASSED:
+        value = value.operand(0)
+    return value.opcode == "constant"
+
+
 def _replace_extremum(computation: HloComputation, old: HloInstruction, maximum: HloInstruction, factor: float) -> None:
     """Has what reads an extremum of x read max(c x) / c."""
+
+    def add(instruction: HloInstruction) -> HloInstruction:
+        return computation.add_instruction(instruction)
+
     value = maximum
     if factor != 1.0:
-        divisor = _everywhere(computation, factor, maximum.shape)
-        value = computation.add_instruction(build.binary("divide", maximum, divisor))
+        value = add(build.binary("divide", maximum, _everywhere(computation, factor, maximum.shape)))
+    if abs(factor) > 1.0:  # see `_scaled`
+        is_least = add(build.compare("LE", maximum, _everywhere(computation, -_LARGE, maximum.shape)))
+        value = add(build.select(is_least, maximum if factor > 0 else add(build.unary("negate", maximum)), value))
     kind = old.shape.element_type
-    replace(old, value if kind is PrimitiveType.F32 else computation.add_instruction(build.convert(value, kind)))
+    replace(old, value if kind is PrimitiveType.F32 else add(build.convert(value, kind)))
