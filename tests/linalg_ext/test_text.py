@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from xjit.hlo.diagnostics import HloError
+from xjit.hlo.diagnostics import HloError, InvalidArgument
 from xjit.linalg_ext import compile, evaluate, parse, print_module
+from xjit.linalg_ext.passes import parse_pipeline
 from xjit.linalg_ext.text.lexer import MAX_NESTING
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "byteir"
@@ -325,3 +326,15 @@ def test_complex_constants_that_are_none(body: str, error: str) -> None:
 )
 def test_complex_integers_and_infinities(text: str) -> None:
     assert text in str(parse(f"func.func @f() {{\n  %0 = arith.constant {text}\n  return\n}}"))
+
+
+def test_pass_pipelines() -> None:
+    text = "builtin.module( cse, func.func(linalg-op-tile{tile-sizes=2,3 loop-type=scf}),func.func(a,any(b)), c )"
+    assert parse_pipeline(text) == ["cse", "linalg-op-tile=tile-sizes=2,3 loop-type=scf", "a", "b", "c"]
+    assert parse_pipeline("cse,canonicalize{}") == ["cse", "canonicalize"]
+
+
+@pytest.mark.parametrize("text", ["builtin.module(cse", "cse)", "cse,", "cse cse", "f(cse),,x", "f(g{x)"])
+def test_malformed_pass_pipelines(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="pass pipeline"):
+        parse_pipeline(text)

@@ -178,7 +178,7 @@ _REFUSED = {
         "%0:4 = linalg_ext.softmax dimension(1) ins(%a : tensor<4x6xf32>) outs(%a, %v, %v, %v : tensor<4x6xf32>,"
         " tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) : tensor<4x6xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>",
         [0, 2],
-        "cannot be tiled along loop 1",
+        "unsupported tiling dim at loop 1",
     ),
     "reversed": (
         "%0 = linalg.generic {indexing_maps = [affine_map<(d0) -> (-d0 + 3)>, affine_map<(d0) -> (d0)>],"

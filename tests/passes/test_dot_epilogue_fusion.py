@@ -205,3 +205,23 @@ def test_a_declared_alias_is_worth_more_than_an_epilogue(reads: str, kinds: list
     arguments = [np.random.default_rng(i).standard_normal((16, 16)).astype(np.float32) for i in range(3)]
     plain = exe(*arguments)
     np.testing.assert_array_equal(exe(arguments[0].copy(), *arguments[1:], donate=[0]), plain)
+
+
+def test_an_attention_fusion_takes_no_epilogue() -> None:
+    """Its kernel is known by what is in it: with an addition behind its last dot it would be a loop."""
+    text = """HloModule m
+f {
+  x = f32[8,10] parameter(0)
+  w = f32[10,6] parameter(1)
+  ROOT d = f32[8,6] dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+ENTRY e {
+  x = f32[8,10] parameter(0)
+  w = f32[10,6] parameter(1)
+  b = f32[8,6] parameter(2)
+  q = f32[8,6] fusion(x, w), kind=KIND, calls=f
+  ROOT s = f32[8,6] add(q, b)
+}
+"""
+    check_pass(DotEpilogueFusion(), text.replace("KIND", "kCustom"), None)
+    check_pass(DotEpilogueFusion(), text.replace("KIND", "kOutput"), BIAS_FUSED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -12,22 +13,25 @@ from xjit.linalg_ext.ir.operation import Operation
 from xjit.linalg_ext.rewrite.cse import eliminate_common_subexpressions
 from xjit.linalg_ext.rewrite.driver import apply_rules, erase_dead, share_constants
 from xjit.linalg_ext.rewrite.rules import CANONICALIZE, CANONICALIZE_EXT
+from xjit.linalg_ext.structured import PARALLEL, REDUCTION
 from xjit.linalg_ext.transform_scripts.interpreter import interpret
 from xjit.linalg_ext.transforms.elementwise_fusion.driver import fuse_elementwise
 from xjit.linalg_ext.transforms.loops.prefetch import prefetch
+from xjit.linalg_ext.transforms.loops.scf_loops import move_invariants_out
 from xjit.linalg_ext.transforms.lowering.to_loops import convert_linalg_ext_to_loops, convert_linalg_to_loops
 from xjit.linalg_ext.transforms.single_ops.bufferize import bufferize
 from xjit.linalg_ext.transforms.single_ops.collapse_dims import collapse_loops
 from xjit.linalg_ext.transforms.single_ops.detensorize import detensorize_all
 from xjit.linalg_ext.transforms.single_ops.diag_products import rewrite_diag_products
 from xjit.linalg_ext.transforms.single_ops.generalize import generalize_all
+from xjit.linalg_ext.transforms.single_ops.matmul_blocks import canonicalize_matmul_epilogues, promote_matmuls
 from xjit.linalg_ext.transforms.single_ops.memref_copies import copies_to_linalg
 from xjit.linalg_ext.transforms.single_ops.promote import data_place
 from xjit.linalg_ext.transforms.single_ops.specialize import specialize_all
 from xjit.linalg_ext.transforms.tiling.tile_marked import tile_marked
 from xjit.linalg_ext.verify import verify
 
-__all__ = ["PASSES", "Option", "Pass", "parse_options", "run_passes"]
+__all__ = ["PASSES", "Option", "Pass", "parse_options", "parse_pipeline", "run_passes"]
 
 Option: TypeAlias = bool | int | str | Sequence[int]
 """The value of a pass's option."""
@@ -64,6 +68,12 @@ def _loop_type(text: str) -> str:
     return text
 
 
+def _iterator_type(text: str) -> str:
+    if text not in (PARALLEL, REDUCTION):
+        raise ValueError(f"{PARALLEL} or {REDUCTION}")
+    return text
+
+
 def canonicalize(module: Operation) -> None:
     apply_rules(module, CANONICALIZE)
 
@@ -91,8 +101,8 @@ def fuse_elementwise_ext(module: Operation, shared_input: bool = False, diff_sha
     apply_rules(module, CANONICALIZE)
 
 
-def collapse_linalg_loops(module: Operation) -> None:
-    collapse_loops(module)
+def collapse_linalg_loops(module: Operation, iterator_type: str = PARALLEL) -> None:
+    collapse_loops(module, iterator_type)
 
 
 def _sharing_constants(rewrite: Callable[[Operation], object]) -> Callable[[Operation], None]:
@@ -123,15 +133,24 @@ PASSES: dict[str, Pass] = {
     "linalg-prefetch": Pass(
         "make marked copies in loops some iterations earlier", prefetch, {"count": _number, "unroll": _flag}
     ),
-    "linalg-collapse-loops": Pass("make one loop of loops that are neighbours everywhere", collapse_linalg_loops),
+    "linalg-collapse-loops": Pass(
+        "make one loop of loops that are neighbours everywhere",
+        collapse_linalg_loops,
+        {"iterator-type": _iterator_type},
+    ),
     "linalg-generalization-ext": Pass("make named ops generic", _sharing_constants(generalize_all)),
     "linalg-generalize-named-ops": Pass("the same, by MLIR's name", _sharing_constants(generalize_all)),
     "linalg-specialize-generic-ops": Pass("make generic ops named ones", specialize_all),
     "linalg-detensorize": Pass("make ops on tensors without dimensions scalar code", detensorize_all),
+    "loop-invariant-code-motion": Pass("move what loops do not change in front of them", move_invariants_out),
     "memref-copy-to-linalg": Pass("make copies of buffers generic ops", copies_to_linalg),
     "linalg-memref-copy-to-linalg": Pass("the same, by ByteIR's name", copies_to_linalg),
     "linalg-ext-bufferize": Pass("give structured ops on tensors buffers of their own", bufferize),
     "linalg-bufferize": Pass("the same, by MLIR's name", bufferize),
+    "canonicalize-matmul-epilogue": Pass(
+        "compute what follows a block's product in place", canonicalize_matmul_epilogues
+    ),
+    "linalg-promotion": Pass("keep tiles of blocks' products in their threads' memory", promote_matmuls),
     "rewrite-diag-products": Pass("make products with linalg_ext.diag elementwise", rewrite_diag_products),
     "convert-linalg-to-loops": Pass(
         "lower linalg ops on memrefs to loops", _sharing_constants(convert_linalg_to_loops)
@@ -156,6 +175,38 @@ def parse_options(name: str, text: str) -> dict[str, Option]:
         except ValueError as error:
             raise InvalidArgument(f"option '{key}' of pass '{name}' is {error}, found '{value}'") from error
     return found
+
+
+_WORD = re.compile(r"\s*([\w.-]+)\s*(?:\{([^{}]*)\})?\s*")
+
+
+def parse_pipeline(text: str) -> list[str]:
+    """Returns the passes of `builtin.module(cse,func.func(linalg-op-tile{tile-sizes=2,3}))`, in order, as `run_passes`
+    takes them. What they run on is not looked at: passes find their operations. InvalidArgument for other texts.
+    """
+    passes: list[str] = []
+    at, depth, expects_word = 0, 0, True
+    while at < len(text):
+        word = _WORD.match(text, at) if expects_word else None
+        if word is not None:
+            name, options = word.groups()
+            at = word.end()
+            expects_word = text.startswith("(", at)
+            if expects_word:
+                at, depth = at + 1, depth + 1
+            else:
+                passes.append(f"{name}={options}" if options else name)
+        elif text[at] == ")" and depth:
+            at, depth, expects_word = at + 1, depth - 1, False
+        elif text[at] == "," and not expects_word:
+            at, expects_word = at + 1, True
+        elif text[at].isspace():
+            at += 1
+        else:
+            raise InvalidArgument(f"unexpected '{text[at:]}' in the pass pipeline '{text}'")
+    if depth or (expects_word and passes):
+        raise InvalidArgument(f"the pass pipeline '{text}' ends too early")
+    return passes
 
 
 def run_passes(

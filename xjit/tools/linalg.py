@@ -13,7 +13,9 @@ _FLAGS = {
     "allow-unregistered-dialect": "let operations without a definition pass, in generic form",
     "verify-diagnostics": "compare errors with 'expected-error' comments",
     "mlir-print-op-generic": "print the generic form",
+    "mlir-disable-threading": "nothing: passes run in one thread",
 }
+_PIPELINE = "pass-pipeline"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,13 +31,16 @@ def _help() -> str:
     from xjit.linalg_ext.passes import PASSES
 
     passes = "\n".join(f"  --{name:30} {row.summary}" for name, row in PASSES.items())
+    passes += (
+        f"\n  --{_PIPELINE + '=TEXT':30} passes as MLIR lists them: builtin.module(cse,func.func(NAME{{OPTIONS}}))"
+    )
     flags = "\n".join(f"  --{name:30} {text}" for name, text in _FLAGS.items())
     return f"passes:\n{passes}\n\nflags:\n{flags}\n\nFILE may be - for the standard input."
 
 
 def _read_arguments(arguments: list[str]) -> tuple[str, list[str], set[str]]:
     """Returns the file, the passes with options, and the flags."""
-    from xjit.linalg_ext.passes import PASSES
+    from xjit.linalg_ext.passes import PASSES, parse_pipeline
 
     files: list[str] = []
     passes: list[str] = []
@@ -48,10 +53,14 @@ def _read_arguments(arguments: list[str]) -> tuple[str, list[str], set[str]]:
         value = value.strip("\"'")
         if name in PASSES:
             passes.append(f"{name}={value}" if value else name)
+        elif name == _PIPELINE:
+            passes += parse_pipeline(value)
         elif name in _FLAGS:
             flags.update([] if value == "false" else [name])
         else:
-            raise InvalidArgument(f"unknown pass or flag '{argument}'{did_you_mean(name, [*PASSES, *_FLAGS])}")
+            raise InvalidArgument(
+                f"unknown pass or flag '{argument}'{did_you_mean(name, [*PASSES, _PIPELINE, *_FLAGS])}"
+            )
     if len(files) != 1:
         raise InvalidArgument(f"expected one file, found {len(files)}")
     return files[0], passes, flags

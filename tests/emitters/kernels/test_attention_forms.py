@@ -96,6 +96,58 @@ def more_than_the_sum(q: Any, k: Any, v: Any) -> Any:
     return exponentials / (exponentials.sum(-1, keepdims=True) + 1e-3) @ v
 
 
+def gated(q: Any, k: Any, v: Any) -> Any:
+    """What is computed from the product is a loop of its own."""
+    return jax.nn.softmax(scores(q, k)) @ v * jax.nn.sigmoid(q) + v
+
+
+def powers_of_two(q: Any, k: Any, v: Any) -> Any:
+    """With the logarithm of the sums, which reads maxima, too."""
+    logits = scores(q, k) * np.float32(np.log2(np.e))
+    top = jax.lax.stop_gradient(logits.max(-1, keepdims=True))
+    exponentials = jnp.exp2(logits - top)
+    total = exponentials.sum(-1, keepdims=True)
+    return exponentials @ v / total, (jnp.log2(total) + top)[..., 0]
+
+
+def temperature(q: Any, k: Any, v: Any) -> Any:
+    logits = scores(q, k)
+    exponentials = jnp.exp(-(jax.lax.stop_gradient(logits.max(-1, keepdims=True)) - logits) / 1.5)
+    return exponentials / exponentials.sum(-1, keepdims=True) @ v
+
+
+def renormalized(q: Any, k: Any, v: Any) -> Any:
+    weights = jax.nn.softmax(scores(q, k)) * causal()
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
+def renormalized_keys(q: Any, k: Any, v: Any, lengths: Any) -> Any:
+    """Keys of a batch behind its length weigh nothing, as programs have it that divide by no 0."""
+    keep = (jnp.arange(L) < lengths[:, None])[:, None, None]
+    weights = jnp.where(keep, jax.nn.softmax(scores(q, k)), 0)
+    return weights * (1 / (weights.sum(-1, keepdims=True) + 1e-9)) @ v
+
+
+def renormalized_columns(q: Any, k: Any, v: Any) -> Any:
+    """Rows are along the second last dimension of the weights; their sums are results, too."""
+    weights = jax.nn.softmax(k @ q.swapaxes(-1, -2), axis=-2) * causal().T
+    total = weights.sum(-2, keepdims=True)
+    return jnp.einsum("bhst,bhsd->bhtd", weights / total, v), total
+
+
+def renormalized_nothing(q: Any, k: Any, v: Any) -> Any:
+    """The sums are those of the softmax by themselves."""
+    weights = jax.nn.softmax(scores(q, k))
+    return weights / (weights.sum(-1, keepdims=True) + 1e-3) @ v
+
+
+def several_values(q: Any, k: Any, v: Any) -> Any:
+    """Keys, too, as values of two dimensions; and the product turned."""
+    weights = jax.nn.softmax(scores(q, k))
+    pairs = k.reshape(2, H, L, D // 2, 2)
+    return weights @ v, jnp.einsum("bhts,bhsxy->btxhy", weights, pairs), jnp.einsum("bhsd,bhts->bhdt", q, weights)
+
+
 LENGTHS = np.array([L // 2, 0], np.int32)
 SINKS = np.array([0.5, -1.0], np.float32)
 FORMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
@@ -110,6 +162,14 @@ FORMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     "with-sums": (with_sums, []),
     "by-sums": (by_sums, []),
     "more-than-the-sum": (more_than_the_sum, []),
+    "gated": (gated, []),
+    "powers-of-two": (powers_of_two, []),
+    "temperature": (temperature, []),
+    "several-values": (several_values, []),
+    "renormalized": (renormalized, []),
+    "renormalized-keys": (renormalized_keys, [LENGTHS]),
+    "renormalized-columns": (renormalized_columns, []),
+    "renormalized-nothing": (renormalized_nothing, []),
 }
 
 
@@ -136,13 +196,17 @@ def test_forward(form: str) -> None:
     compare(function, [*arrays(3), *more], 1, 1e-5)
 
 
-@pytest.mark.parametrize(("form", "tolerance"), [("sink", 2e-2), ("dropout", 2e-2), ("where", 2e-2)])
+@pytest.mark.parametrize(
+    ("form", "tolerance"), [("sink", 2e-2), ("dropout", 2e-2), ("where", 2e-2), ("renormalized", 2e-2)]
+)
 def test_bf16(form: str, tolerance: float) -> None:
     function, more = FORMS[form]
     compare(function, [*arrays(3, jnp.bfloat16), *more], 1, tolerance)
 
 
-@pytest.mark.parametrize("form", ["dropout", "where", "sink", "off-by-one", "with-sums", "masked-after"])
+@pytest.mark.parametrize(
+    "form", ["dropout", "where", "sink", "off-by-one", "with-sums", "masked-after", "powers-of-two", "temperature"]
+)
 def test_gradient(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the result: a kernel for it, and one that makes the scores again for the gradients."""
     function, more = FORMS[form]
@@ -155,6 +219,21 @@ def test_gradient(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
         pipelines, "AttentionFusion", functools.partial(AttentionFusion, gradient_bytes=0, joint_batches=1)
     )
     compare(gradient, [*arrays(3), *more], 2, 1e-5)
+
+
+def test_rows_without_keys_have_no_sums() -> None:
+    """0 divided by 0 behind a mask is NaN, though what is masked is 0."""
+    keep = np.ones((L, L), bool)
+    keep[3] = False
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        weights = jnp.where(keep, jax.nn.softmax(jnp.where(keep, scores(q, k), -jnp.inf)), 0)
+        return weights * (1 / weights.sum(-1, keepdims=True)) @ v
+
+    inputs = arrays(3)
+    got = np.asarray(xjit.compile(xjit.from_jax(function, *inputs))(*inputs))
+    np.testing.assert_allclose(got, np.asarray(jax.jit(function)(*inputs)), rtol=1e-5, atol=1e-5)
+    assert np.isnan(got[:, :, 3]).all()
 
 
 def test_overflow_is_not_hidden() -> None:

@@ -20,12 +20,12 @@ SCORES_BYTES = 4 * B * H * L * L
 Block = Callable[[Any, Any], Any]
 
 
-def block(x: Any, weights: Any, **options: Any) -> Any:
+def block(x: Any, weights: Any, attend: Callable[..., Any] = jax.nn.dot_product_attention, **options: Any) -> Any:
     """A residual block: x + attention(norm(x)) wo; the four weights of a layer are one array."""
     y = x - x.mean(-1, keepdims=True)
     y *= jax.lax.rsqrt((y * y).mean(-1, keepdims=True) + 1e-5)
     q, k, v = ((y @ w).reshape(B, L, -1, D) for w in weights[:3])
-    attended = jax.nn.dot_product_attention(q, k, v, **options)
+    attended = attend(q, k, v, **options)
     return x + jnp.tanh(attended.reshape(x.shape) @ weights[3])
 
 
@@ -47,6 +47,15 @@ def masked(x: Any, weights: Any) -> Any:
     places = jnp.arange(L)
     bias = -0.01 * jnp.abs(places[:, None] - places[None, :]).astype(x.dtype)
     return block(x, weights, mask=(x[..., 0] > -1.5)[:, None, None, :], bias=bias[None, None])
+
+
+def powers_of_two(x: Any, weights: Any) -> Any:
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        logits = jnp.einsum("bthd,bshd->bhts", q, k)
+        powers = jnp.exp2(logits - jax.lax.stop_gradient(logits.max(-1, keepdims=True)))
+        return jnp.einsum("bhts,bshd->bthd", powers / powers.sum(-1, keepdims=True), v)
+
+    return block(x, weights, attend)
 
 
 def in_a_row(layer: Block, x: Any, weights: Any) -> Any:
@@ -80,6 +89,7 @@ def restored_threads() -> Iterator[None]:
         pytest.param(causal, in_a_row, 2 * LAYERS, marks=pytest.mark.slow),
         (causal, in_a_loop, 2),
         (shared, in_a_loop, 2),
+        (powers_of_two, in_a_loop, 2),
         pytest.param(windowed, in_a_loop, 2, marks=pytest.mark.slow),
         pytest.param(masked, in_a_loop, 2, marks=pytest.mark.slow),
         pytest.param(masked, in_a_row, 2 * LAYERS, marks=pytest.mark.slow),

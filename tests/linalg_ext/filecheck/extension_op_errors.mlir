@@ -9,7 +9,7 @@ func.func @rank_of_maximum(%x: tensor<3x4xf32>, %r: tensor<3x4xf32>) {
 // -----
 
 func.func @one_output_of_softmax(%x: tensor<3x4xf32>) {
-  // expected-error @below {{expected four output operands, found 1}}
+  // expected-error @below {{expected 4 output operands, found 1}}
   %0 = linalg_ext.softmax dimension(1) ins(%x : tensor<3x4xf32>) outs(%x : tensor<3x4xf32>) : tensor<3x4xf32>
   return
 }
@@ -77,7 +77,7 @@ func.func @square(%d: tensor<5xf32>, %o: tensor<5x6xf32>) {
 // -----
 
 func.func @other_type(%x: f32) {
-  // expected-error @below {{expects 'result' of type f32, found f64}}
+  // expected-error @below {{expected same type of operand and result}}
   %0 = linalg_ext.alias(%x : f32) : f64
   return
 }
@@ -116,4 +116,52 @@ func.func @rows_of_topk(%x: tensor<2x20xf32>, %v: tensor<3x4xf32>, %i: tensor<3x
     linalg_ext.yield %c : i1
   } -> tensor<3x4xf32>, tensor<3x4xi32>
   return
+}
+
+// -----
+
+func.func @batch_sizes(%a: tensor<3x4x5xf32>, %b: tensor<2x5x6xf32>, %c: tensor<3x4x6xf32>) -> tensor<3x4x6xf32> {
+  // expected-error @below {{batch size' dimension sizes don't match}}
+  %0 = linalg_ext.batch_matmul ins(%a, %b : tensor<3x4x5xf32>, tensor<2x5x6xf32>) outs(%c : tensor<3x4x6xf32>) layout = "nn"
+  return %0 : tensor<3x4x6xf32>
+}
+
+// -----
+
+func.func @batch_matrices(%a: tensor<3x4x5xf32>, %b: tensor<3x5x6xf32>, %c: tensor<3x4x6xf32>) -> tensor<3x4x6xf32> {
+  // expected-error @below {{batch matmul dimension mismatch}}
+  %0 = linalg_ext.batch_matmul ins(%a, %b : tensor<3x4x5xf32>, tensor<3x5x6xf32>) outs(%c : tensor<3x4x6xf32>) layout = "nt"
+  return %0 : tensor<3x4x6xf32>
+}
+
+// -----
+
+func.func @weights(%a: tensor<4x8xf32>, %w: tensor<8xf64>, %o: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  // expected-error @below {{expected input/weight/bias/output element types to be identical}}
+  %0 = linalg_ext.layer_norm axis([1]) epsilon(1.0e-5) ins(%a, %w, %w : tensor<4x8xf32>, tensor<8xf64>, tensor<8xf64>) outs(%o : tensor<4x8xf32>) : tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+
+// -----
+
+func.func @weight_ranks(%a: tensor<4x8xf32>, %w: tensor<4x8xf32>, %o: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  // expected-error @below {{expected weight/bias rank to be equal to axis size}}
+  %0 = linalg_ext.layer_norm axis([1]) epsilon(1.0e-5) ins(%a, %w, %w : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) outs(%o : tensor<4x8xf32>) : tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+
+// -----
+
+func.func @weight_sizes(%a: tensor<4x8xf32>, %w: tensor<4xf32>, %o: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  // expected-error @below {{incompatible input/weight/bias shapes}}
+  %0 = linalg_ext.layer_norm axis([1]) epsilon(1.0e-5) ins(%a, %w, %w : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>) outs(%o : tensor<4x8xf32>) : tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+
+// -----
+
+func.func @outputs(%a: tensor<4x8xf32>, %o: tensor<4x9xf32>) -> tensor<4x9xf32> {
+  // expected-error @below {{incompatible input/output shapes}}
+  %0 = linalg_ext.layer_norm axis([1]) epsilon(1.0e-5) ins(%a : tensor<4x8xf32>) outs(%o : tensor<4x9xf32>) : tensor<4x9xf32>
+  return %0 : tensor<4x9xf32>
 }

@@ -90,3 +90,23 @@ func.func @constant_in_affine_map_with_collapse_shape(%arg0: tensor<1x256x1024xf
   } -> tensor<256x1024xf32>
   return %3 : tensor<256x1024xf32>
 }
+
+// -----
+
+#map = affine_map<(d0, d1) -> (d0, d1)>
+#turned = affine_map<(d0, d1) -> (d1, d0)>
+func.func @transposed_constant(%a: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %cst = arith.constant dense<[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]> : tensor<3x2xf32>
+  %e = tensor.empty() : tensor<2x3xf32>
+  %0 = linalg.generic {indexing_maps = [#turned, #map], iterator_types = ["parallel", "parallel"]} ins(%cst : tensor<3x2xf32>) outs(%e : tensor<2x3xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    linalg.yield %in : f32
+  } -> tensor<2x3xf32>
+  %1 = linalg.map { arith.addf } ins(%a, %0 : tensor<2x3xf32>, tensor<2x3xf32>) outs(%e : tensor<2x3xf32>)
+  return %1 : tensor<2x3xf32>
+}
+// CHECK-LABEL: func.func @transposed_constant
+// CHECK: %[[CST:.*]] = arith.constant dense<{{\[}}[1.000000e+00, 3.000000e+00, 5.000000e+00], [2.000000e+00, 4.000000e+00, 6.000000e+00]]> : tensor<2x3xf32>
+// CHECK: linalg.generic
+// CHECK-SAME: ins(%{{.*}}, %[[CST]] : tensor<2x3xf32>, tensor<2x3xf32>)
+// CHECK-NOT: linalg.generic

@@ -204,3 +204,83 @@ transform.sequence failures(propagate) {
 transform.sequence failures(ignore) {
 ^bb0(%arg0: !transform.any_op):
 }
+
+// -----
+
+func.func @main(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = linalg.elemwise_unary ins(%a : tensor<4x8xf32>) outs(%a : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  %0 = transform.structured.match ops{["func.return"]} in %arg0 : (!pdl.operation) -> !pdl.operation
+  // expected-error @below {{only TilingInterface ops are supported}}
+  %1, %loops = transform.structured.fuse_ext %0 {tile_sizes = [2], tile_interchange = []}
+}
+
+// -----
+
+func.func @main(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = linalg.elemwise_unary ins(%a : tensor<4x8xf32>) outs(%a : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  %0 = transform.structured.match ops{["linalg.elemwise_unary"]} in %arg0 : (!pdl.operation) -> !pdl.operation
+  // expected-error @below {{expects interchange to be a permutation, found [2, 1]}}
+  %1, %loops:2 = transform.structured.fuse_ext %0 {tile_sizes = [2, 2], tile_interchange = [2, 1]}
+}
+
+// -----
+
+func.func @main(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = linalg.elemwise_unary ins(%a : tensor<4x8xf32>) outs(%a : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %1 = linalg.elemwise_unary ins(%0 : tensor<4x8xf32>) outs(%a : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %1 : tensor<4x8xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  %0 = transform.structured.match ops{["linalg.elemwise_unary"]} in %arg0 : (!pdl.operation) -> !pdl.operation
+  // expected-error @below {{only support one target payload operation when using stop operands}}
+  %1, %loops = transform.structured.fuse_ext %0, %0 {tile_sizes = [2], tile_interchange = []}
+}
+
+// -----
+
+func.func private @outside(%a: tensor<4x8xf32>) -> tensor<4x8xf32>
+func.func @main(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %0 = call @outside(%a) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  %0 = transform.structured.match ops{["func.call"]} in %arg0 : (!pdl.operation) -> !pdl.operation
+  // expected-error @below {{inline transformation should be applied on non-external function}}
+  transform.structured.inline %0
+}
+
+// -----
+
+func.func @main(%i: tensor<16x32xf32>, %a: tensor<16xf32>) -> tensor<16x32xf32> {
+  %0:4 = linalg_ext.softmax dimension(1) ins(%i : tensor<16x32xf32>) outs(%i, %a, %a, %a : tensor<16x32xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>) : tensor<16x32xf32>, tensor<16xf32>, tensor<16xf32>, tensor<16xf32>
+  return %0#0 : tensor<16x32xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  %0 = transform.structured.match ops{["linalg_ext.softmax"]} in %arg0 : (!pdl.operation) -> !pdl.operation
+  // expected-error @below {{unsupported tiling dim at}}
+  %1, %loops = transform.structured.tile_ext %0 [0, 8]
+}
+
+// -----
+
+func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = linalg.elemwise_unary ins(%a : tensor<4xf32>) outs(%a : tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+transform.sequence failures(propagate) {
+^bb0(%arg0: !pdl.operation):
+  %0 = transform.structured.match ops{["linalg.elemwise_unary"]} in %arg0 : (!pdl.operation) -> !pdl.operation
+  // expected-error @below {{failed to detensorize op}}
+  transform.structured.detensorize %0
+}

@@ -8,6 +8,7 @@ from xjit.linalg_ext.dialects.assembly import op
 from xjit.linalg_ext.dialects.definition import SEGMENTS, CustomAssembly, make_rows
 from xjit.linalg_ext.dialects.linalg import drop_body, parse_ins_outs, print_ins_outs
 from xjit.linalg_ext.ir.attributes import StringAttr
+from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Operation
 
 if TYPE_CHECKING:
@@ -38,14 +39,20 @@ def print_batch_matmul(p: Printer, op: Operation) -> None:
     p.optional_dictionary(op, frozenset({SEGMENTS, "layout"}))
 
 
+def check_alias(op: Operation) -> None:
+    if op.operands[0].type != op.result.type:
+        raise LinalgVerifyError(f"'{op.name}' op expected same type of operand and result", op.location)
+
+
 LINALG_EXT_ROWS = make_rows(
     op("linalg_ext.yield", "operands*", "", "attrs { %operands : type(operands) }?operands", traits="pure terminator"),
     op(
         "linalg_ext.alias",
         "operand",
-        "result =operand",
+        "result",
         "( %operand : type(operand) ) attrs : type(result)",
         traits="pure",
+        check=check_alias,
     ),
     op(
         "linalg_ext.softmax",

@@ -11,6 +11,7 @@ from xjit.linalg_ext.dialects.arith import ARITH_ROWS
 from xjit.linalg_ext.dialects.cf import CF_ROWS
 from xjit.linalg_ext.dialects.definition import OpDefinition, group_values
 from xjit.linalg_ext.dialects.func import FUNC_ROWS
+from xjit.linalg_ext.dialects.gpu import GPU_ROWS
 from xjit.linalg_ext.dialects.index import INDEX_ROWS
 from xjit.linalg_ext.dialects.linalg import LINALG_ROWS
 from xjit.linalg_ext.dialects.linalg_ext import LINALG_EXT_ROWS
@@ -31,6 +32,7 @@ _ROWS: dict[str, OpDefinition] = {
     **INDEX_ROWS,
     **TENSOR_ROWS,
     **PACKING_ROWS,
+    **GPU_ROWS,
     **MEMREF_ROWS,
     **MEMREF_ACCESS_ROWS,
     **SCF_ROWS,

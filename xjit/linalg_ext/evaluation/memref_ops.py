@@ -136,6 +136,7 @@ MEMREF_OPS: dict[str, _Handler] = {
     "memref.assume_alignment": _nothing,
     "memref.prefetch": _nothing,
     "affine.prefetch": _nothing,
+    "gpu.barrier": _nothing,
     "memref.realloc": _realloc,
     "memref.atomic_rmw": _atomic,
     "memref.generic_atomic_rmw": _atomic_body,

@@ -24,6 +24,7 @@ from xjit.linalg_ext.ir.types import FunctionType
 from xjit.linalg_ext.passes import run_passes
 from xjit.passes import PassDriver
 from xjit.passes.dynamic.static_interface import is_dynamic, with_static_interface
+from xjit.passes.fusion.exponents import state_exponents
 from xjit.passes.pipelines import PipelineOptions, canonicalization
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
@@ -59,6 +60,8 @@ def from_hlo(module: HloModule, function: str = "main", fuse_elementwise: bool =
     more = [TupleSimplifier(), HloCSE(is_layout_sensitive=False), HloDCE()]
     passes = [*canonicalization(PipelineOptions()), *more]
     PassDriver().run(passes, source)
+    for computation in source.computations():
+        state_exponents(computation, [i for i in computation.instructions if i.opcode in ("exponential", "power")])
     result = _raised(source, function)
     return run_passes(result, _CLEANUP if fuse_elementwise else _CLEANUP[1:], verify_each=False)
 

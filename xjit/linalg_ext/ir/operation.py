@@ -316,6 +316,12 @@ class Block:
         self._number_arguments()
         return argument
 
+    def erase_argument(self, index: int) -> None:
+        """Removes an argument that nothing uses."""
+        assert not self.arguments[index].has_uses, "the argument has uses"
+        del self.arguments[index]
+        self._number_arguments()
+
     def _number_arguments(self) -> None:
         for i, argument in enumerate(self.arguments):
             argument.index = i

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xjit.linalg_ext.dialects.attribute_kinds import DYNAMIC
 from xjit.linalg_ext.dialects.definition import SEGMENTS
-from xjit.linalg_ext.dialects.registry import operand_group
+from xjit.linalg_ext.dialects.registry import has_trait, operand_group
 from xjit.linalg_ext.ir.attributes import DenseArrayAttr, StridedLayoutAttr
 from xjit.linalg_ext.ir.builder import Builder, constant_value
 from xjit.linalg_ext.ir.operation import Operation, Value
@@ -101,6 +101,21 @@ def unread_buffer(op: Operation) -> bool:
     return True
 
 
+def view_of_all(op: Operation) -> bool:
+    """A view of all of a buffer is the buffer."""
+    t, source = op.result.type, op.operands[0].type
+    if not isinstance(t, MemRefType) or not isinstance(source, MemRefType) or None in source.shape:
+        return False
+    offsets, sizes, strides = (mixed_list(op, name) for name in _LISTS)
+    whole = not any(offsets) and sizes == list(source.shape) == list(t.shape) and all(s == 1 for s in strides)
+    return whole and replace(op, [_cast(op, op.operands[0])])
+
+
+def structured_of_what_was_cast(op: Operation) -> bool:
+    """A structured op takes a buffer whose layout a cast forgets."""
+    return has_trait(op, "structured") and of_what_was_cast(op)
+
+
 def of_what_was_cast(op: Operation) -> bool:
     """What reads, writes or asks a memref takes one of another type as well."""
     changed = False
@@ -128,7 +143,9 @@ _USERS = ("load", "store", "copy", "dealloc", "dim", "rank", "prefetch", "atomic
 MEMREF_RULES: tuple[Rule, ...] = (
     Rule(("memref.alloc", "memref.alloca"), constant_alloc),
     Rule(("memref.subview",), constant_view),
+    Rule(("memref.subview",), view_of_all),
     Rule(("memref.alloc",), unread_buffer),
     Rule(tuple(f"memref.{name}" for name in _USERS), of_what_was_cast),
+    Rule(("",), structured_of_what_was_cast),
     Rule(("memref.cast",), cast_twice),
 )

@@ -147,6 +147,18 @@ def _batch_matmul_accesses(op: StructuredOp) -> Accesses:
     )
 
 
+def _check_batch_matmul(op: StructuredOp) -> None:
+    batch = len(shape_of(op.inits[0])) - 2
+    left, right, out = (shape_of(v) for v in op.operands)
+    if _incompatible(left[:batch], right) or _incompatible(left[:batch], out):
+        raise op.error("batch size' dimension sizes don't match")
+    loops: dict[AffineExpr | None, int] = {}
+    for shape, access in zip((left, right, out), op.accesses):
+        for size, loop in zip(shape[batch:], access[batch:]):
+            if size is not None and loops.setdefault(loop, size) != size:
+                raise op.error("batch matmul dimension mismatch")
+
+
 def _batch_matmul_iterators(op: StructuredOp) -> tuple[str, ...]:
     return (PARALLEL,) * len(shape_of(op.inits[0])) + (REDUCTION,)
 
@@ -161,6 +173,10 @@ def _axes(op: StructuredOp) -> tuple[int, ...]:
 def _layer_norm_accesses(op: StructuredOp) -> Accesses:
     """Weight and bias have the dimensions `axis`; mean and reciprocal standard deviation the others."""
     rank, axes = len(_input_shape(op)), _axes(op)
+    if any(len(shape_of(v)) != len(axes) for v in op.inputs[1:]):
+        raise op.error("expected weight/bias rank to be equal to axis size")
+    if len(shape_of(op.inits[0])) != rank:
+        raise op.error("expected input/output to have identical ranks")
     normalized = tuple(dim(i) for i in axes)
     inputs = (identity_access(rank), normalized, normalized)[: len(op.inputs)]
     outputs = (identity_access(rank), _without(rank, axes), _without(rank, axes))[: len(op.inits)]
@@ -176,7 +192,13 @@ def _check_layer_norm(op: StructuredOp) -> None:
     for what, operands in (("input", op.inputs), ("output", op.inits)):
         if len(operands) not in (1, 3):
             raise op.error(f"expected one or three {what} operands, found {len(operands)}")
-    _check_elements(op)
+    if len({element_type(v.type) for v in op.operands}) > 1:
+        raise op.error("expected input/weight/bias/output element types to be identical")
+    shape = _input_shape(op)
+    if any(_incompatible([shape[axis] for axis in _axes(op)], shape_of(v)) for v in op.inputs[1:]):
+        raise op.error("incompatible input/weight/bias shapes")
+    if _incompatible(shape, shape_of(op.inits[0])):
+        raise op.error("incompatible input/output shapes")
 
 
 def _check_elements(op: StructuredOp) -> None:
@@ -370,6 +392,7 @@ EXTENSION_ROWS: tuple[StructuredRow, ...] = (
         _batch_matmul_accesses,
         _batch_matmul_iterators,
         multiply_add,
+        check=_check_batch_matmul,
     ),
 )
 """The extension ops. `pointwise` is false where the definition is the evaluation (`xjit/linalg_ext/evaluation`)."""

@@ -146,6 +146,9 @@ def fuse_op(script: Script, op: Operation) -> Handles:
 
 def fuse_ext_op(script: Script, op: Operation) -> Handles:
     stop = [each for index in range(1, len(op.operands)) for each in script.payload(op, index)]
+    if stop and len(script.payload(op)) > 1:
+        message = "only support one target payload operation when using stop operands"
+        raise LinalgError(f"{message}, found {len(script.payload(op))}", op.location)
 
     def one(target: Operation, number: int) -> Sequence[Operation]:
         sizes, interchange = integers(op, "tile_sizes"), integers(op, "tile_interchange")
@@ -297,7 +300,7 @@ def outline_op(script: Script, op: Operation) -> Handles:
 
 def inline_op(script: Script, op: Operation) -> Handles:
     for call in script.payload(op):
-        inline(call)
+        located(op, lambda c=call: inline(c) or ())
     erase_dead(script.root)
     return []
 

@@ -28,7 +28,7 @@ __all__ = ["RowRegion", "find_row_regions"]
 _TYPES = (PrimitiveType.F32, PrimitiveType.F64)
 _BETWEEN = frozenset((
     "abs", "add", "and", "bitcast", "broadcast", "compare", "divide", "exponential", "is-finite", "log", "maximum",
-    "multiply", "reshape", "select", "subtract",
+    "minimum", "multiply", "negate", "power", "reshape", "select", "subtract",
 ))  # fmt: skip
 _MOST = 64
 """Instructions of a region: what is larger has other things in it than a row's reductions."""

@@ -24,12 +24,15 @@ from xjit.passes.fusion.attention_limits import AttentionLimits
 from xjit.passes.fusion.attention_units import fused_instructions, outputs_of
 from xjit.passes.fusion.column_parts import JOINING, split_columns
 from xjit.passes.fusion.constant_masks import replace_constant_masks
+from xjit.passes.fusion.exponents import state_exponents
+from xjit.passes.fusion.joined_products import join_products
 from xjit.passes.fusion.kept_sums import state_sums
 from xjit.passes.fusion.row_factors import columns_of, take_out_row_factors
 from xjit.passes.fusion.shared_exponentials import share_exponentials
 from xjit.passes.fusion.shared_keys import split_sums
 from xjit.passes.fusion.softmax_forms import normalize_exponentials
 from xjit.passes.fusion.unit_merging import merge_units
+from xjit.passes.fusion.weighted_sums import take_sums_from_product
 
 _FOLLOWING = MOVES | {"convert", "divide"}
 """What a product's result may go through inside the fusion."""
@@ -47,7 +50,7 @@ class AttentionFusion(AttentionLimits, HloModulePass):
     """
 
     name = "attention-fusion"
-    opcodes = frozenset({"exponential"})
+    opcodes = frozenset({"exponential", "power"})
     joint_batches: int = 8
     weighs: bool = True
 
@@ -66,6 +69,8 @@ class AttentionFusion(AttentionLimits, HloModulePass):
             for joined in [i for i in computation.instructions if i.opcode in JOINING]:
                 is_there = joined.parent is computation and self._may_be_scores(joined)
                 changed |= is_there and split_columns(computation, joined)
+        powers = [i for i in computation.instructions if i.opcode in ("exponential", "power") and self._may_weigh(i)]
+        changed |= state_exponents(computation, powers)
         exponentials = [i for i in computation.instructions if i.opcode == "exponential"]
         if self.weighs:
             changed |= share_exponentials([i for i in exponentials if self._may_be_scores(i)])
@@ -90,14 +95,21 @@ class AttentionFusion(AttentionLimits, HloModulePass):
         is_large = shape.is_static_array and shape.rank >= 2 and shape.num_elements >= self.scores_per_element
         return is_large and is_of_products(instruction)
 
+    def _may_weigh(self, powers: HloInstruction) -> bool:
+        """Whether exponentials are of scores, and their products may pay."""
+        return self._may_be_scores(powers) and any(self._may_pay(dot) for dot in _products_of(powers))
+
     def _normalize(self, computation: HloComputation, exponential: HloInstruction) -> bool:
         """Gives exponentials the form that kernels know, where their products may pay; True if anything changed."""
         dots = [dot for dot in _products_of(exponential) if self._may_pay(dot)]
         if not dots or not self._may_be_scores(exponential):
             return False
-        made = normalize_exponentials(computation, exponential, columns_of(exponential, dots))
+        weights = dict.fromkeys(operand for dot in dots for operand in dot.operands)
+        joined = [operand for operand in weights if join_products(computation, operand)]
+        made = normalize_exponentials(computation, exponential, columns_of(exponential, _products_of(exponential)))
         taken_out = [take_out_row_factors(computation, dot) for dot in _products_of(made or exponential)]
-        return made is not None or any(taken_out)
+        summed = [take_sums_from_product(computation, dot) for dot in _products_of(made or exponential)]
+        return bool(joined) or made is not None or any(taken_out) or any(summed)
 
     def _fuse(self, computation: HloComputation, dot: HloInstruction, no_masks: set[HloInstruction]) -> bool:
         """Fuses what follows a dot as far as it is part of one product: as much as can be.

@@ -3,7 +3,8 @@
 A loop that is differentiated (jax.lax.scan) keeps the weights of each layer's attention for the loop of its gradient:
 memory for all scores of all layers. The products that scores are made from keep their operands anyway, which are short.
 So the second loop makes the scores from those, and `attention-fusion` finds there what it finds in a program without
-loops: a gradient whose scores are never in memory. Only where it does is anything changed.
+loops: a gradient whose scores are never in memory. Only where it does is anything changed, but for exponents, which
+are those of a softmax first.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from dataclasses import dataclass
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo import attributes as at
 from xjit.ops import build
-from xjit.passes.analysis.attention.products import is_elementwise
+from xjit.passes.analysis.attention.products import is_elementwise, is_of_products
 from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.analysis.while_loop_analysis import counted_loop, initial_value, state_element
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 from xjit.passes.fusion.attention_limits import AttentionLimits
+from xjit.passes.fusion.exponents import state_exponents
 from xjit.passes.fusion.shared_keys import split_sums
 from xjit.passes.loops.loop_state import loops_to_change, passes_through, resize
 from xjit.passes.loops.stacked_values import Stack, StackReads, stack_reads, stacks_of
@@ -41,7 +43,8 @@ class AttentionResiduals(AttentionLimits, HloModulePass):
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Changes loops that read what others before them keep; True if one was changed."""
         loops = loops_to_change(module, execution_threads)
-        changed = False
+        stated = [self._state_exponents(loop) for loop in loops]
+        changed = any(stated)
         for producer in loops:
             if producer.parent is None or not self._weights(producer):
                 continue  # it was changed itself: the loop in its place is for the next run
@@ -50,6 +53,12 @@ class AttentionResiduals(AttentionLimits, HloModulePass):
                 is_shared = loop.while_body.caller_count > 1 or producer.while_body is loop.while_body
                 changed |= not is_shared and self._run_on(producer, loop)
         return changed
+
+    def _state_exponents(self, loop: HloInstruction) -> bool:
+        """Gives exponentials of scores the exponents of a softmax, where they have others; True if some had."""
+        body = loop.while_body
+        powers = [i for i in body.instructions if i.opcode in ("exponential", "power") and self.may_have_gradient(i)]
+        return state_exponents(body, [i for i in powers if is_of_products(i)])
 
     def _weights(self, producer: HloInstruction) -> list[HloInstruction]:
         exponentials = [i for i in producer.while_body.instructions if i.opcode == "exponential"]

@@ -93,6 +93,7 @@ class DotEpilogueFusion(HloModulePass):
         body = instruction.fused_expression_root if instruction.opcode == "fusion" else instruction
         return (
             body.opcode in HEROES
+            and not instruction.is_custom_fusion()  # a kernel of its own kind, as attention has
             and instruction.shape.is_static_array
             and _has_products(body)
             and instruction.shape.num_elements >= self.min_elements

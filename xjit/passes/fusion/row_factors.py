@@ -7,7 +7,7 @@ total is known, block by block, whatever else is done to it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xjit.affine import dim
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType
@@ -91,7 +91,7 @@ class _Product:
         if any(digits_of(place, self.space.sizes) is None for place in read):
             return False
         weights = self._without({*dropped, *rows}, found)
-        self._replace(weights, rows, softmax if dropped else None, found.negative)
+        self._replace(weights, found, rows, softmax if dropped else None)
         return True
 
     def _add(self, instruction: HloInstruction) -> HloInstruction:
@@ -117,41 +117,51 @@ class _Product:
         is_f32 = value.shape.element_type is PrimitiveType.F32
         return value if is_f32 else self._add(build.convert(value, PrimitiveType.F32))
 
-    def _replace(self, weights: HloInstruction, rows: Sequence[Factor], guard: Softmax | None, negative: bool) -> None:
-        """Puts the product of `weights`, times factors of its rows, in place of the dot.
+    def _replace(
+        self, weights: HloInstruction, found: Weights, rows: Collection[Factor], guard: Softmax | None
+    ) -> None:
+        """Puts the product of `weights`, times factors of its rows, in place of the dot: in the order of the weights.
 
-        With a guard it is 0 where all that is taken of is -inf: exponentials there may be NaN.
+        With a guard it is 0 where all that is taken of is -inf, as what is left out there says: exponentials there may
+        be NaN.
         """
         dot, numbers = self.dot, self.dot.attributes_as(at.DotAttributes)
         operands = [weights if n == self.side else self._in_f32(o) for n, o in enumerate(dot.operands)]
         value = self._add(build.make_dot(operands[0], operands[1], numbers, PrimitiveType.F32))
-        for factor in rows:
-            if not factor.role.startswith("select"):
+        varying = found.over(dim(self.column))
+        for factor in reversed(found.factors):
+            if factor in varying:
+                is_dropped = guard is not None and is_implied(self.space, factor, guard.logits)
+                value = self._zero_where_empty(value, guard) if guard is not None and is_dropped else value
+            elif factor not in rows:
+                continue
+            elif factor.role.startswith("select"):
+                value = self._zero_where_masked(value, factor)
+            else:
                 value = self._add(build.binary(factor.role, value, self._spread(factor.place, value)))
-        if negative:
+        if found.negative:
             value = self._add(build.unary("negate", value))
-        masks = [f for f in rows if f.role.startswith("select")]
-        if masks or guard is not None:
-            zero = self._add(build.make_constant(0.0, PrimitiveType.F32))
-            value = self._zero_where(masks, guard, value, self._add(build.broadcast(zero, value.shape, ())))
         if dot.shape.element_type is not PrimitiveType.F32:
             value = self._add(build.convert(value, dot.shape.element_type))
         replace(dot, value)
 
-    def _zero_where(
-        self, masks: Sequence[Factor], guard: Softmax | None, value: HloInstruction, zeros: HloInstruction
-    ) -> HloInstruction:
-        """Returns a product with rows of zeros where masks have some, and where all logits of a guard are -inf."""
-        for factor in masks:
-            direction = "EQ" if factor.role == "select" else "NE"
-            is_zero = self._add(build.compare(direction, self._spread(factor.place, value), zeros))
-            value = self._add(build.select(is_zero, zeros, value))
-        if guard is not None:
-            least = self._add(build.make_constant(-math.inf, PrimitiveType.F32))
-            leasts = self._add(build.broadcast(least, value.shape, ()))
-            is_empty = self._add(build.compare("EQ", self._spread(guard.maximum, value), leasts))
-            value = self._add(build.select(is_empty, zeros, value))
-        return value
+    def _zeros(self, value: HloInstruction) -> HloInstruction:
+        zero = self._add(build.make_constant(0.0, PrimitiveType.F32))
+        return self._add(build.broadcast(zero, value.shape, ()))
+
+    def _zero_where_masked(self, value: HloInstruction, factor: Factor) -> HloInstruction:
+        """Returns a product with rows of zeros where a mask of rows has some."""
+        zeros = self._zeros(value)
+        direction = "EQ" if factor.role == "select" else "NE"
+        is_zero = self._add(build.compare(direction, self._spread(factor.place, value), zeros))
+        return self._add(build.select(is_zero, zeros, value))
+
+    def _zero_where_empty(self, value: HloInstruction, guard: Softmax) -> HloInstruction:
+        """Returns a product with rows of zeros where all logits are -inf."""
+        least = self._add(build.make_constant(-math.inf, PrimitiveType.F32))
+        leasts = self._add(build.broadcast(least, value.shape, ()))
+        is_empty = self._add(build.compare("EQ", self._spread(guard.maximum, value), leasts))
+        return self._add(build.select(is_empty, self._zeros(value), value))
 
     def _spread(self, place: Place, product: HloInstruction) -> HloInstruction:
         """Returns what rows have over the dimensions of the product, in f32."""

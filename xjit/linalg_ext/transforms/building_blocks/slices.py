@@ -20,6 +20,7 @@ from xjit.linalg_ext.transforms.building_blocks.tiles import Tile, is_whole
 __all__ = [
     "DYNAMIC",
     "create_empty",
+    "create_view",
     "extract_tile",
     "insert_tile",
     "insert_tile_in_parallel",
@@ -82,8 +83,17 @@ def extract_tile(builder: Builder, value: Value, tile: Tile, reduced: TensorType
     if isinstance(kind, TensorType):
         name, result = "tensor.extract_slice", reduced or TensorType(tile.static_sizes, kind.element)
     else:
-        name, result = "memref.subview", _subview_type(kind, tile)
+        return create_view(builder, value, tile)
     return builder.create(name, operands, (result,), _slice_attributes(tile, 1)).result
+
+
+def create_view(builder: Builder, value: Value, tile: Tile) -> Value:
+    """Returns a `memref.subview` of a tile, even if that is all of the memref."""
+    assert isinstance(value.type, MemRefType)
+    operands = [value, *_values(tile.offsets), *_values(tile.sizes)]
+    return builder.create(
+        "memref.subview", operands, (_subview_type(value.type, tile),), _slice_attributes(tile, 1)
+    ).result
 
 
 def _subview_type(kind: MemRefType, tile: Tile) -> MemRefType:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from xjit.linalg_ext.ir.attributes import DenseAttr, FloatAttr, IntegerAttr
 from xjit.linalg_ext.ir.builder import Builder
 from xjit.linalg_ext.ir.operation import Operation, OpResult, Value
 from xjit.linalg_ext.ir.types import FloatType, TensorType
-from xjit.linalg_ext.structured import StructuredOp, structured
+from xjit.linalg_ext.structured import StructuredOp, shape_of, structured
 from xjit.linalg_ext.structured.creation import empty_like
 from xjit.linalg_ext.structured.scalars import cast
 from xjit.linalg_ext.transforms.elementwise_fusion.draft import Draft, covers_loops
@@ -30,13 +32,14 @@ def erase_unused(block_ops: Sequence[Operation]) -> bool:
 def simplify_generic(operation: Operation) -> Operation | None:
     """Simplifies a generic on tensors; returns the op that takes its place, None if nothing changed.
 
-    An identity is replaced by its inputs: then the op is still there, without uses.
+    An identity is replaced by its inputs, a transpose of a constant by another one: then the op is still there, without
+    uses.
     """
     op = structured(operation)
     if not op.has_tensor_semantics or not operation.block:
         return None
     erase_unused(op.body.operations)
-    if _replace_identity(op):
+    if _replace_identity(op) or _transpose_constant(op):
         return operation
     changed = _inline_scalars(op)
     changed |= _forget_inits(op)
@@ -65,6 +68,26 @@ def _replace_identity(op: StructuredOp) -> bool:
     if not any(r.has_uses for r in op.operation.results):
         return False
     op.operation.replace_all_uses_with(values)
+    return True
+
+
+def _transpose_constant(op: StructuredOp) -> bool:
+    """An op that yields the elements of a constant in another order is that constant."""
+    if op.reduction_loops or (len(op.inputs), len(op.inits)) != (1, 1) or op.yielded[0] is not op.body.arguments[0]:
+        return False
+    source, t = op.inputs[0].defining_op, op.inits[0].type
+    constant = source.attributes.get("value") if source is not None and source.name == "arith.constant" else None
+    read, written = op.indexing_maps
+    if not isinstance(constant, DenseAttr) or constant.is_splat or not isinstance(t, TensorType) or None in t.shape:
+        return False
+    if not (read.is_permutation and written.is_permutation and op.operation.result.has_uses):
+        return False
+    axis_of = {e.position: axis for axis, e in enumerate(read.results)}
+    shape = [n or 0 for n in shape_of(op.inputs[0])]
+    order = [axis_of[e.position] for e in written.results]
+    places = np.arange(len(constant.values)).reshape(shape).transpose(order)
+    turned = DenseAttr(tuple(constant.values[i] for i in places.ravel().tolist()), t)
+    op.operation.replace_all_uses_with([Builder.before(op.operation).constant(turned, t)])
     return True
 
 

@@ -49,7 +49,9 @@ def _fuse(
     keep: Keep,
 ) -> FusionResult:
     if not root.results:
-        raise LinalgError(f"'{root.name}' op has no results: only operations on tensors are fused", root.location)
+        raise LinalgError(
+            f"only TilingInterface ops are supported, on tensors: '{root.name}' op has no results", root.location
+        )
     tilable = as_tilable(root)
     if root in stop:
         return FusionResult((root,), ())

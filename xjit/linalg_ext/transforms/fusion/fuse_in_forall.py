@@ -24,7 +24,9 @@ def fuse_in_forall(root: Operation, tile_sizes: Sequence[Index], tile_interchang
     if list(tile_interchange) != sorted(tile_interchange):
         raise LinalgError(f"'{root.name}' op has parallel loops in their order only", root.location)
     if not root.results:
-        raise LinalgError(f"'{root.name}' op has no results: only operations on tensors are fused", root.location)
+        raise LinalgError(
+            f"only TilingInterface ops are supported, on tensors: '{root.name}' op has no results", root.location
+        )
     result = tile_to_forall(root, tile_sizes)
     tried: set[Operation] = set()
     for loop in result.loops:

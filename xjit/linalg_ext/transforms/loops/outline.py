@@ -151,10 +151,8 @@ def inline(call: Operation) -> None:
     module = _module_of(call)
     function = _functions(module).get(callee.name)
     if function is None or _is_external(function) or len(function.regions[0].blocks) != 1:
-        raise LinalgError(
-            f"inline transformation should be applied on non-external function of one block, not on @{callee.name}",
-            call.location,
-        )
+        which = f"not on @{callee.name}, as it has not one block"
+        raise LinalgError(f"inline transformation should be applied on non-external function, {which}", call.location)
     builder = Builder.before(call)
     mapping: dict[Value, Value] = dict(zip(function.body.arguments, call.operands))
     for op in function.body.operations[:-1]:

@@ -106,9 +106,12 @@ def _decide(op: Operation, variable: Value, upper: Index, step: int, is_whole: b
         op.attributes["map"] = AffineMapAttr(AffineMap(map.num_dims, map.num_symbols, tuple(kept)))
 
 
-def move_invariants_out(loop: Operation) -> None:
-    """Moves pure operations that use nothing of the loop in front of it, those of inner loops first."""
-    for inner in reversed([op for op in loop.walk() if op.name in ("scf.for", "scf.forall", "scf.parallel")]):
+def move_invariants_out(root: Operation) -> None:
+    """Moves pure operations that use nothing of a loop in front of it: of `root` and all loops in it, inner ones first.
+
+    The pass `loop-invariant-code-motion`, for a module.
+    """
+    for inner in reversed([op for op in root.walk() if op.name in ("scf.for", "scf.forall", "scf.parallel")]):
         for op in inner.body.operations[:-1]:
             may_fail = any(each.name in _MAY_FAIL for each in op.walk())
             if is_pure(op) and not may_fail and not _uses_inside(op, inner):

@@ -139,8 +139,8 @@ def _split_indices(new: Operation, groups: Groups, sizes: dict[int, Value]) -> N
         op.erase()
 
 
-def collapsible_loops(op: StructuredOp) -> list[tuple[int, ...]]:
-    """Returns groups of parallel loops that are neighbours wherever they are used, from the innermost on.
+def collapsible_loops(op: StructuredOp, kind: str = PARALLEL) -> list[tuple[int, ...]]:
+    """Returns groups of loops of one kind that are neighbours wherever they are used, from the innermost on.
 
     A group has at most one loop of unknown length, as the sizes of what it is made of could not be told apart.
     """
@@ -149,11 +149,11 @@ def collapsible_loops(op: StructuredOp) -> list[tuple[int, ...]]:
     current: list[int] = []
     for e in reversed(maps[0].results if maps else ()):
         loop = e.position
-        fits = op.iterator_types[loop] == PARALLEL and (not current or _are_neighbours(maps, loop, current[0]))
+        fits = op.iterator_types[loop] == kind and (not current or _are_neighbours(maps, loop, current[0]))
         if not (current and fits and _is_static_but_one(op, [loop, *current])):
             _close(groups, current)
             current = []
-        if op.iterator_types[loop] == PARALLEL:
+        if op.iterator_types[loop] == kind:
             current.insert(0, loop)
     _close(groups, current)
     return groups
@@ -178,15 +178,15 @@ def _is_static_but_one(op: StructuredOp, loops: Sequence[int]) -> bool:
     return sum(op.loop_ranges[loop] is None for loop in loops) <= 1
 
 
-def collapse_loops(module: Operation) -> bool:
-    """The pass `linalg-collapse-loops`: collapses what can be in every generic; says if there was any."""
+def collapse_loops(module: Operation, kind: str = PARALLEL) -> bool:
+    """The pass `linalg-collapse-loops`: collapses loops of a kind in every generic where it can; says if it did."""
     changed = False
     for operation in list(module.walk()):
         if operation.name != "linalg.generic":
             continue
         op = structured(operation)
         if _is_eligible(op):
-            groups = collapsible_loops(op)
+            groups = collapsible_loops(op, kind)
             if groups:
                 collapse_dims(operation, groups)
                 changed = True

@@ -20,8 +20,10 @@ def detensorize(op: Operation) -> list[Value]:
     LinalgError for other operations.
     """
     view = as_structured(op)
-    if view is None or not is_scalar(op):
-        raise LinalgError(f"'{op.name}' op is no structured op on tensors without dimensions", op.location)
+    if view is None:
+        raise LinalgError(f"detensorize transformation should be applied on linalg op, not on '{op.name}'", op.location)
+    if not is_scalar(op):
+        raise LinalgError(f"failed to detensorize op: '{op.name}' op is not on tensors without dimensions", op.location)
     builder = Builder.before(op)
     body = view.body
     mapping: dict[Value, Value] = {}

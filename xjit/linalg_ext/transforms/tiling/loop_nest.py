@@ -94,7 +94,7 @@ def checked_sizes(root: Tilable, tile_sizes: Sequence[Index]) -> list[Index]:
         if isinstance(size, int) and size < 0:
             raise root.error(f"expected tile sizes that are not negative, found {size}")
         if size != 0 and loop in root.fixed_loops:
-            raise root.error(f"cannot be tiled along loop {loop}, unsupported tiling dim: {root.fixed_loops[loop]}")
+            raise root.error(f"cannot be tiled: unsupported tiling dim at loop {loop}: {root.fixed_loops[loop]}")
     return [*tile_sizes, *[0] * (loops - len(tile_sizes))]
 
 
@@ -103,7 +103,7 @@ def checked_interchange(root: Tilable, interchange: Sequence[int], count: int) -
     given = list(interchange[:count])
     order = [*given, *(i for i in range(count) if i not in given)]
     if sorted(order) != list(range(count)):
-        raise root.error(f"expected an interchange of {count} loops, found {list(interchange)}")
+        raise root.error(f"expects interchange to be a permutation, found {list(interchange)} for {count} loops")
     return order
 
 

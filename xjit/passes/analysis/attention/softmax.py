@@ -204,7 +204,7 @@ def _sizes(space: Space, columns: Columns) -> tuple[int, ...]:
 
 
 def is_reduction(instruction: HloInstruction, opcode: str) -> bool:
-    """Whether an instruction is the sum (`add`) or the `maximum` of an array along some dimensions, and no more."""
+    """Whether an instruction is the sum (`add`), `maximum` or `minimum` of an array along dimensions, and no more."""
     if instruction.opcode != "reduce" or instruction.operand_count != 2:
         return False
     known = reduction_identity(instruction.to_apply)
@@ -212,11 +212,11 @@ def is_reduction(instruction: HloInstruction, opcode: str) -> bool:
 
 
 def _starts_with_identity(initial: HloInstruction, opcode: str) -> bool:
-    """Whether what a sum or maximum starts with is the constant that changes nothing."""
+    """Whether what a sum, maximum or minimum starts with is the constant that changes nothing."""
     if initial.opcode != "constant" or not initial.shape.element_type.is_float:
         return False
     value = float(initial.attributes_as(at.ConstantAttributes).literal.array[()])
-    return value == (0.0 if opcode == "add" else -np.inf)
+    return value == {"add": 0.0, "maximum": -np.inf, "minimum": np.inf}[opcode]
 
 
 def is_constant(space: Space, place: Place, value: float) -> bool:
