@@ -13,6 +13,7 @@ from family import MATRICES, VECTORS, Family, Sizes, heads, positive_definite, s
 from filter_families import FILTER_FAMILIES
 from gradient_families import GRADIENT_FAMILIES
 from layer_families import LAYER_FAMILIES
+from method_families import METHOD_FAMILIES
 from numeric_families import NUMERIC_FAMILIES
 from odd_size_families import ODD_SIZE_FAMILIES
 from shape_families import SHAPE_FAMILIES
@@ -184,6 +185,7 @@ ALL_FAMILIES = (
     *FILTER_FAMILIES,
     *ODD_SIZE_FAMILIES,
     *LAYER_FAMILIES,
+    *METHOD_FAMILIES,
     *NUMERIC_FAMILIES,
     *SHAPE_FAMILIES,
     *TYPE_FAMILIES,

@@ -33,7 +33,19 @@ def same(x: Any, w: Any) -> Any:
     return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
+def skipping(x: Any, w: Any) -> Any:
+    """A convolution whose windows leave pixels between them out, channels last."""
+    step = w.shape[0] + 1
+    return jax.lax.conv_general_dilated(x, w, (step, step), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
 GRADIENT_FAMILIES = (
+    Family(
+        "gradient of skipping 2x2, image",
+        summed(lambda x, w: skipping(x, w) ** 2),
+        lambda b, n, c: several(images(b, n, c), normal(2, 2, c, 32)),
+        ((4, 57, 4), (1, 224, 3), (4, 60, 32)),
+    ),
     Family("gradient of strided 1x1, image", summed(lambda x, w: strided(x, w) ** 2), pointwise, BATCHES),
     Family("gradient of strided 1x1, kernel", summed(lambda x, w: strided(x, w) ** 2, 1), pointwise, BATCHES),
     Family("gradient of 1x1, kernel", summed(lambda x, w: same(x, w) ** 2, 1), pointwise, BATCHES),

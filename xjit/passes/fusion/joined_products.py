@@ -60,7 +60,6 @@ def _taken(dot: HloInstruction, side: int) -> tuple[tuple[int, ...], tuple[int, 
 
 def _are_weights(array: HloInstruction, column: int) -> bool:
     space = Space(array.shape.dimensions)
-
     found = find_weights(space, space.identity(array), lambda e: softmax_of(space, e, dim(column)) is not None)
     return found is not None
 
