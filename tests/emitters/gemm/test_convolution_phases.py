@@ -47,11 +47,12 @@ def test_spread_taps_that_stay(change: dict[str, int]) -> None:
     assert phase.shape is shape
 
 
-def test_spread_taps_of_few_pixels_stay() -> None:
+@pytest.mark.parametrize(("images", "phases"), [(MIN_PIXELS_OF_TAPS // 9, 2), (MIN_PIXELS_OF_TAPS // 9 + 1, 4)])
+def test_rows_of_few_pixels_stay(images: int, phases: int) -> None:
+    """Their taps would be packed for few; within rows there are phases in any case."""
     taps = SpatialDimension(15, 7, 3, 20, 7, 5, padding_low=1, window_dilation=2)
-    shape = replace(SHAPE, batch=MIN_PIXELS_OF_TAPS // 3, spatial=(taps,))
-    (phase,) = convolution_phases(shape)
-    assert phase.shape is shape
+    shape = replace(SHAPE, batch=images, spatial=(taps, taps))
+    assert len(convolution_phases(shape)) == phases
 
 
 @pytest.mark.parametrize(("low", "high", "dilation", "taps"), [(1, 2, 2, 7), (0, 0, 3, 4), (-1, 3, 2, 6), (3, 1, 3, 5)])

@@ -16,15 +16,17 @@ MAX_PHASES = 16
 
 
 MIN_PIXELS_OF_TAPS = 512
-"""Of the result, all images, where taps are spread out: for the phases of fewer, taps are packed too often."""
+"""Of the result, all images, where taps are spread out in rows: for the phases of fewer, taps are packed too often.
+Within a row, taps that are apart would be multiplied one by one.
+"""
 
 
 def phased_dimensions(window: Sequence[at.WindowDimension], outputs: Sequence[int], images: int) -> tuple[bool, ...]:
     """Says of each spatial dimension whether its phases are convolutions; `outputs` are sizes of resulting images."""
-    has_many = images * math.prod(outputs) >= MIN_PIXELS_OF_TAPS
+    last, has_many = len(window) - 1, images * math.prod(outputs) >= MIN_PIXELS_OF_TAPS
     counts = [
-        _phases(d, output) if has_many or d.window_dilation == 1 else 1
-        for d, output in zip(window, outputs, strict=True)
+        _phases(d, output) if has_many or d.window_dilation == 1 or n == last else 1
+        for n, (d, output) in enumerate(zip(window, outputs, strict=True))
     ]
     return tuple(count > 1 and math.prod(counts) <= MAX_PHASES for count in counts)
 
