@@ -20,7 +20,7 @@ from xjit.runtime.machine_code.jit import compile_library
 from xjit.runtime.machine_code.linker import LoadedObject, load_object
 from xjit.runtime.native.buffer_pool_functions import define_buffer_pool
 from xjit.runtime.native.buffer_records import STATISTICS, STATISTICS_SYMBOL
-from xjit.runtime.native.call_functions import define_call_functions
+from xjit.runtime.native.call_functions import KEEP_SUBNORMALS, RESTORE_SUBNORMALS, define_call_functions
 from xjit.runtime.native.context_functions import MAIN_THREAD, SYMBOLS, define_context_functions
 from xjit.runtime.native.fast_call_functions import MEM_HANDLER, define_fast_call
 from xjit.runtime.native.numpy_api import numpy_api_address
@@ -44,6 +44,8 @@ _EXPORTS = [
     "xjit_numpy_realloc",
     "xjit_numpy_free",
     "xjit_call_entry",
+    KEEP_SUBNORMALS,
+    RESTORE_SUBNORMALS,
     "__truncsfbf2",
     "__truncdfbf2",
     *SYMBOLS,

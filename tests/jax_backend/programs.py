@@ -90,6 +90,12 @@ def _elementwise() -> Iterator[Row]:
         for dtype in _FLOATS[:2]:
             pair = values(4, 6, dtype=dtype), values(6, dtype=dtype, seed=3)
             yield f"{name} {np.dtype(dtype).name}", getattr(jnp, name), pair
+    for dtype, bits in ((np.float32, np.int32), (np.float64, np.int64), (jnp.bfloat16, np.int16)):
+        yield (
+            f"subnormal spacing {np.dtype(dtype).name}",
+            lambda x, bits=bits: lax.bitcast_convert_type(jnp.spacing(x), bits),
+            (np.array([0.0, -0.0, float(jnp.finfo(dtype).smallest_subnormal), 1.0]).astype(dtype),),
+        )
     for name in _INTEGER_BINARY.split():
         for dtype in _INTEGERS:
             pair = values(4, 6, dtype=dtype, low=0, high=9), values(6, dtype=dtype, low=1, high=7, seed=3)

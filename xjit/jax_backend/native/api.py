@@ -53,6 +53,7 @@ from xjit.llvm.values import const_int, zero
 from xjit.runtime.machine_code.elf import defined_symbols, undefined_symbols
 from xjit.runtime.machine_code.jit import compile_library
 from xjit.runtime.machine_code.linker import LoadedObject, load_object
+from xjit.runtime.native.call_functions import KEEP_SUBNORMALS, RESTORE_SUBNORMALS
 from xjit.runtime.thread_pool import running_pool
 
 REFUSAL_ERROR: Final = "xjit_refusal_error"
@@ -72,7 +73,13 @@ _FUNCTIONS_FOR_PYTHON: Final = (
 )  # fmt: skip
 
 _REFUSE: Final = "xjit_refuse"
-_RUNTIME_SYMBOLS: Final = ("xjit_scratch_alloc", "xjit_scratch_free", "xjit_call_entry")
+_RUNTIME_SYMBOLS: Final = (
+    "xjit_scratch_alloc",
+    "xjit_scratch_free",
+    "xjit_call_entry",
+    KEEP_SUBNORMALS,
+    RESTORE_SUBNORMALS,
+)
 
 
 class NativeApi:

@@ -19,6 +19,7 @@ from xjit.llvm import Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I32, I64, PTR, VOID
 from xjit.llvm.values import const_int, zero
+from xjit.runtime.native.call_functions import KEEP_SUBNORMALS, RESTORE_SUBNORMALS
 
 UNANSWERED_ERROR: Final = "xjit_silence_error"
 """The variable that holds the address of the error for a request that Python did not answer."""
@@ -46,19 +47,22 @@ def ask(builder: StructuredBuilder, variable: str, subject: Value, number: Value
 def ask_for_error(builder: StructuredBuilder, variable: str, arguments: Sequence[Value]) -> Value:
     """Emits a request to the function that a variable holds, which writes an error, or null, to its last argument.
 
-    Where it does not get as far as that, it is asked again, and in the end `UNANSWERED_ERROR` is the error.
+    Where it does not get as far as that, it is asked again, and in the end `UNANSWERED_ERROR` is the error. jaxlib
+    calls some of the interface with subnormals flushed, which would end those of constants: Python keeps them.
     """
     unanswered = builder.load(PTR, Value(PTR, f"@{UNANSWERED_ERROR}"), align=8, name="unanswered")
     cell, kept = builder.alloca(PTR, align=8, name="cell"), _new_answer(builder)
     builder.store(unanswered, cell, align=8)
     function = builder.load(PTR, Value(PTR, f"@{variable}"), align=8, name="function")
     with builder.when(builder.not_(builder.is_null(function))):
+        mode = builder.call(builder.module.declare(KEEP_SUBNORMALS, I32, []), [], name="mode")
         with builder.loop(builder.i64(0), builder.i64(_MAX_QUESTIONS)) as _:
             is_open = builder.icmp_signed("==", builder.load(PTR, cell, align=8), unanswered)
             with builder.when(is_open):
                 _run_handlers(builder, kept)
                 builder.call_pointer(function, VOID, [*arguments, cell])
         _raise_kept(builder, kept)
+        builder.call(builder.module.declare(RESTORE_SUBNORMALS, VOID, [I32]), [mode])
     return builder.load(PTR, cell, align=8, name="error")
 
 
