@@ -21,6 +21,7 @@ from xjit.passes.analysis.attention.softmax import Softmax, find_softmax
 from xjit.passes.analysis.attention.weights import Factor, Weights, find_weights, is_implied, softmax_of
 from xjit.passes.fusion.aligned_rows import aligned
 from xjit.passes.fusion.softmax_forms import guard_exponentials
+from xjit.passes.fusion.weighed_operand import WeighedOperand
 
 _PASSED = MOVES | {"convert"}
 
@@ -56,16 +57,8 @@ def columns_of(exponential: HloInstruction, dots: Sequence[HloInstruction]) -> s
     return found
 
 
-class _Product:
+class _Product(WeighedOperand):
     """A dot whose operand `side` may be weights, with columns along its dimension `column`."""
-
-    def __init__(self, computation: HloComputation, dot: HloInstruction, side: int, column: int) -> None:
-        self.computation = computation
-        self.dot = dot
-        self.side = side
-        self.operand = dot.operand(side)
-        self.column = column
-        self.space = Space(self.operand.shape.dimensions)
 
     def run(self) -> bool:
         """Rewrites the dot; True if that was to be done."""
@@ -94,9 +87,6 @@ class _Product:
         self._replace(weights, found, rows, softmax if dropped else None)
         return True
 
-    def _add(self, instruction: HloInstruction) -> HloInstruction:
-        return self.computation.add_instruction(instruction)
-
     def _without(self, factors: set[Factor], found: Weights) -> HloInstruction:
         """Returns the operand in f32 without some factors, and without signs."""
         value = found.exponential.instruction
@@ -110,12 +100,12 @@ class _Product:
                 if operand.shape.element_type.is_float:
                     operands[n] = self._in_f32(operand)
             shape = instruction.shape.with_element_type(PrimitiveType.F32)
-            value = self._add(instruction.clone_with_new_operands(shape, operands))
+            value = self.add(instruction.clone_with_new_operands(shape, operands))
         return value
 
     def _in_f32(self, value: HloInstruction) -> HloInstruction:
         is_f32 = value.shape.element_type is PrimitiveType.F32
-        return value if is_f32 else self._add(build.convert(value, PrimitiveType.F32))
+        return value if is_f32 else self.add(build.convert(value, PrimitiveType.F32))
 
     def _replace(
         self, weights: HloInstruction, found: Weights, rows: Collection[Factor], guard: Softmax | None
@@ -127,7 +117,7 @@ class _Product:
         """
         dot, numbers = self.dot, self.dot.attributes_as(at.DotAttributes)
         operands = [weights if n == self.side else self._in_f32(o) for n, o in enumerate(dot.operands)]
-        value = self._add(build.make_dot(operands[0], operands[1], numbers, PrimitiveType.F32))
+        value = self.add(build.make_dot(operands[0], operands[1], numbers, PrimitiveType.F32))
         varying = found.over(dim(self.column))
         for factor in reversed(found.factors):
             if factor in varying:
@@ -138,30 +128,30 @@ class _Product:
             elif factor.role.startswith("select"):
                 value = self._zero_where_masked(value, factor)
             else:
-                value = self._add(build.binary(factor.role, value, self._spread(factor.place, value)))
+                value = self.add(build.binary(factor.role, value, self._spread(factor.place, value)))
         if found.negative:
-            value = self._add(build.unary("negate", value))
+            value = self.add(build.unary("negate", value))
         if dot.shape.element_type is not PrimitiveType.F32:
-            value = self._add(build.convert(value, dot.shape.element_type))
+            value = self.add(build.convert(value, dot.shape.element_type))
         replace(dot, value)
 
     def _zeros(self, value: HloInstruction) -> HloInstruction:
-        zero = self._add(build.make_constant(0.0, PrimitiveType.F32))
-        return self._add(build.broadcast(zero, value.shape, ()))
+        zero = self.add(build.make_constant(0.0, PrimitiveType.F32))
+        return self.add(build.broadcast(zero, value.shape, ()))
 
     def _zero_where_masked(self, value: HloInstruction, factor: Factor) -> HloInstruction:
         """Returns a product with rows of zeros where a mask of rows has some."""
         zeros = self._zeros(value)
         direction = "EQ" if factor.role == "select" else "NE"
-        is_zero = self._add(build.compare(direction, self._spread(factor.place, value), zeros))
-        return self._add(build.select(is_zero, zeros, value))
+        is_zero = self.add(build.compare(direction, self._spread(factor.place, value), zeros))
+        return self.add(build.select(is_zero, zeros, value))
 
     def _zero_where_empty(self, value: HloInstruction, guard: Softmax) -> HloInstruction:
         """Returns a product with rows of zeros where all logits are -inf."""
-        least = self._add(build.make_constant(-math.inf, PrimitiveType.F32))
-        leasts = self._add(build.broadcast(least, value.shape, ()))
-        is_empty = self._add(build.compare("EQ", self._spread(guard.maximum, value), leasts))
-        return self._add(build.select(is_empty, self._zeros(value), value))
+        least = self.add(build.make_constant(-math.inf, PrimitiveType.F32))
+        leasts = self.add(build.broadcast(least, value.shape, ()))
+        is_empty = self.add(build.compare("EQ", self._spread(guard.maximum, value), leasts))
+        return self.add(build.select(is_empty, self._zeros(value), value))
 
     def _spread(self, place: Place, product: HloInstruction) -> HloInstruction:
         """Returns what rows have over the dimensions of the product, in f32."""
@@ -175,5 +165,5 @@ class _Product:
         rows = [d for d in range(self.operand.shape.rank) if d != self.column]
         order = sorted(range(len(rows)), key=lambda n: position[rows[n]])
         if order != list(range(len(rows))):
-            factor = self._add(build.transpose(factor, order))
-        return self._add(build.broadcast(factor, product.shape, [position[rows[n]] for n in order]))
+            factor = self.add(build.transpose(factor, order))
+        return self.add(build.broadcast(factor, product.shape, [position[rows[n]] for n in order]))

@@ -17,10 +17,11 @@ from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import replace
 from xjit.ops import build
 from xjit.passes.analysis.attention.digits import digits_of
-from xjit.passes.analysis.attention.places import MOVES, Place, Space
+from xjit.passes.analysis.attention.places import MOVES, Place
 from xjit.passes.analysis.attention.softmax import Softmax, is_reduction
 from xjit.passes.analysis.attention.weights import Factor, Weights, find_weights, softmax_of
 from xjit.passes.fusion.aligned_rows import aligned
+from xjit.passes.fusion.weighed_operand import WeighedOperand
 
 _BETWEEN = MOVES | {"convert", "divide", "multiply", "negate", "select"}
 """What is between exponentials and sums of their multiples."""
@@ -40,18 +41,16 @@ def take_sums_from_product(computation: HloComputation, dot: HloInstruction) -> 
     return False
 
 
-class _Sums:
-    """Those of the weights that are the operand `side` of a dot, along their dimension `column`."""
+class _Sums(WeighedOperand):
+    """Those of the weights that are an operand of a dot, along its columns."""
 
-    def __init__(self, computation: HloComputation, dot: HloInstruction, side: int, column: int) -> None:
-        self.computation = computation
-        self.dot = dot
-        self.side = side
-        self.operand = dot.operand(side)
-        self.column = column
-        self.sizes = self.operand.shape.dimensions
-        self.space = Space(self.sizes)
-        self.rows = [d for d in range(len(self.sizes)) if d != column]
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return self.operand.shape.dimensions
+
+    @property
+    def _rows(self) -> list[int]:
+        return [d for d in range(self.operand.shape.rank) if d != self.column]
 
     def run(self) -> bool:
         found = self._weights(self.operand)
@@ -103,20 +102,17 @@ class _Sums:
 
     def _is_along(self, total: HloInstruction) -> bool:
         dimensions = total.attributes_as(at.DimensionsAttributes).dimensions
-        return dimensions == (self.column,) and total.operand(0).shape.dimensions == self.sizes
+        return dimensions == (self.column,) and total.operand(0).shape.dimensions == self._sizes
 
     def _can(self, weights: Weights) -> bool:
         """Whether what rows have can be done to a number for each row."""
         rows = self._row_factors(weights)
-        known = all(digits_of(self.space.behind(f.place, MOVES), self.sizes) is not None for f in rows)
+        known = all(digits_of(self.space.behind(f.place, MOVES), self._sizes) is not None for f in rows)
         return known and not any(f.role.startswith("select") for f in rows) and bool(weights.factors)
 
     def _row_factors(self, weights: Weights) -> list[Factor]:
         over = weights.over(dim(self.column))
         return [f for f in weights.factors if f not in over]
-
-    def _add(self, instruction: HloInstruction) -> HloInstruction:
-        return self.computation.add_instruction(instruction)
 
     def _column_of_sums(self) -> HloInstruction | None:
         """Gives the dot one more column; returns it over the rows of the weights. None if values have no columns."""
@@ -130,45 +126,45 @@ class _Sums:
             return None
         [width] = free
         ones = self._ones(other.shape, width)
-        wide = self._add(build.concatenate((other, ones), width))
+        wide = self.add(build.concatenate((other, ones), width))
         operands = (self.operand, wide) if self.side == 0 else (wide, self.operand)
-        product = self._add(build.make_dot(*operands, numbers, PrimitiveType.F32))
+        product = self.add(build.make_dot(*operands, numbers, PrimitiveType.F32))
         batch = len(numbers.lhs_batch_dims)
         axis = product.shape.rank - 1 if self.side == 0 else batch
         last = product.shape.dimensions[axis] - 1
         columns = self._part(product, axis, 0, last)
         sums = self._part(product, axis, last, last + 1)
-        sums = self._add(build.reshape(sums, [n for d, n in enumerate(sums.shape.dimensions) if d != axis]))
+        sums = self.add(build.reshape(sums, [n for d, n in enumerate(sums.shape.dimensions) if d != axis]))
         replace(dot, columns)
         own_batch = (numbers.lhs_batch_dims, numbers.rhs_batch_dims)[self.side]
-        order = [*own_batch, *(d for d in self.rows if d not in own_batch)]
-        if order != self.rows:
-            sums = self._add(build.transpose(sums, [order.index(d) for d in self.rows]))
+        order = [*own_batch, *(d for d in self._rows if d not in own_batch)]
+        if order != self._rows:
+            sums = self.add(build.transpose(sums, [order.index(d) for d in self._rows]))
         return sums
 
     def _ones(self, shape: Shape, width: int) -> HloInstruction:
-        one = self._add(build.make_constant(1.0, shape.element_type))
+        one = self.add(build.make_constant(1.0, shape.element_type))
         sizes = [1 if d == width else n for d, n in enumerate(shape.dimensions)]
-        return self._add(build.broadcast(one, Shape.array(shape.element_type, sizes), ()))
+        return self.add(build.broadcast(one, Shape.array(shape.element_type, sizes), ()))
 
     def _part(self, value: HloInstruction, axis: int, start: int, limit: int) -> HloInstruction:
         starts = [start if d == axis else 0 for d in range(value.shape.rank)]
         limits: Sequence[int] = [limit if d == axis else n for d, n in enumerate(value.shape.dimensions)]
-        return self._add(build.slice_(value, starts, limits))
+        return self.add(build.slice_(value, starts, limits))
 
     def _replace(
         self, total: HloInstruction, weights: Weights, value: HloInstruction | None, softmax: Softmax | None = None
     ) -> None:
         """Puts sums, times what rows have, in the place of a sum of weights."""
-        wanted = {d: self.sizes[d] for d in self.rows}
+        wanted = {d: self._sizes[d] for d in self._rows}
         if value is None:
             assert softmax is not None
-            value = aligned(self.computation, self.space.behind(softmax.total, MOVES), self.sizes, wanted)
+            value = aligned(self.computation, self.space.behind(softmax.total, MOVES), self._sizes, wanted)
         for factor in self._row_factors(weights):
-            of_rows = aligned(self.computation, self.space.behind(factor.place, MOVES), self.sizes, wanted)
-            value = self._add(build.binary(factor.role, value, of_rows))
+            of_rows = aligned(self.computation, self.space.behind(factor.place, MOVES), self._sizes, wanted)
+            value = self.add(build.binary(factor.role, value, of_rows))
         if weights.negative:
-            value = self._add(build.unary("negate", value))
+            value = self.add(build.unary("negate", value))
         if total.shape.element_type is not PrimitiveType.F32:
-            value = self._add(build.convert(value, total.shape.element_type))
+            value = self.add(build.convert(value, total.shape.element_type))
         replace(total, value)
