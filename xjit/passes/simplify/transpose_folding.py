@@ -27,9 +27,9 @@ class TransposeFolding(OpExpander):
     """Reads what a transpose reads, with dimension numbers that say so.
 
     Of a dot, `dot_operands=matrices` are those with one free and one contracting dimension whose batch dimensions stay
-    in place, where the other operand is no vector; of `factors` that is a matrix or a vector. `all` are those whose free dimensions
-    keep their order. The callbacks are asked of these which ones a backend takes, as (instruction, number of the
-    operand). A transpose that others read stays for them.
+    in place, where the other operand is no vector; of `factors` that is a matrix or a vector. `all` are those whose
+    free dimensions keep their order. The callbacks are asked of these which ones a backend takes, as (instruction,
+    number of the operand). A transpose that others read stays for them.
     """
 
     name = "transpose-folding"
@@ -90,9 +90,9 @@ def is_row_column_transpose_dot_operand(dot: HloInstruction, number: int, *, by_
     batch = attributes.rhs_batch_dims if number else attributes.lhs_batch_dims
     if order is None or len(order) != len(batch) + 2:
         return False
-    if dot.shape.rank not in (len(batch) + 1, len(batch) + 2) if by_vector else dot.operand(1 - number).shape.rank < 2:
-        return False
-    return len(_free_dimensions(dot, number)) == 1 and all(order[d] == d for d in batch)
+    by_matrix = dot.operand(1 - number).shape.rank > 1
+    is_plain = dot.shape.rank in (len(batch) + 1, len(batch) + 2) if by_vector else by_matrix
+    return is_plain and len(_free_dimensions(dot, number)) == 1 and all(order[d] == d for d in batch)
 
 
 def _free_dimensions(dot: HloInstruction, number: int) -> list[int]:
