@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 _BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
 
+_SQUARED = "ENTRY e {{ x = T[4] parameter(0) y = T[4] abs(x) s = T[4] {}(y) ROOT r = T[4] multiply(s, s) }}"
+
 INSTANCES: Mapping[str, tuple[str, ...]] = {
     # sums
     "R1": ("add(x, c)", "add(c, x)"),
@@ -88,9 +90,11 @@ INSTANCES: Mapping[str, tuple[str, ...]] = {
     "R22x": ("multiply(multiply(x, c), d)",),
     "R23": ("multiply(negate(x), negate(y))",),
     "R24": ("multiply(abs(x), abs(x))",),
-    "R25": ("multiply(sqrt(x), sqrt(x))",),
+    "R25": (_SQUARED.format("sqrt"), "multiply(sqrt(x), sqrt(x))"),
+    "R25r": ("multiply(sqrt(x), sqrt(x))",),
     "R26": ("multiply(exponential(x), exponential(y))",),
-    "R27": ("multiply(rsqrt(x), rsqrt(x))",),
+    "R27": (_SQUARED.format("rsqrt"), "multiply(rsqrt(x), rsqrt(x))"),
+    "R27r": ("multiply(rsqrt(x), rsqrt(x))",),
     "R28": ("multiply(convert<T>(p), x)", "multiply(x, convert<T>(p))"),
     "R28r": ("multiply(convert<T>(p), x)",),
     "R47": ("multiply(x, c)",),

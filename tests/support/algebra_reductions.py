@@ -66,6 +66,10 @@ _REDUCTIONS: dict[str, tuple[str, ...]] = {
         for o in ("add", "multiply", "maximum", "and") for v in (0, 1)
         for shape, dims in (("T[3]", "0"), ("T[5]", "1")) for init in (*_INITS, "constant(-0)")
     ),
+    "R151x": tuple(
+        reduce_window(o, "x = T[4] parameter(0)", "T[6]", "size=1 pad=1_1", i)
+        for o in ("add", "maximum", "minimum", "multiply") for i in (0, 1)
+    ),
     "R151": tuple(
         reduce_window(o, "x = T[4] parameter(0)", f"T[{n}]", f"size={size}", i)
         for o in ("add", "maximum") for i in (0, 1) for n, size in ((4, "1"), (3, "2"), (2, "1 stride=2"))
@@ -181,6 +185,25 @@ _DOTS: dict[str, tuple[str, ...]] = {
         f"ROOT d = s32[{result}] dot(x, y), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}"
         for more, result in (("", ""), (",2", "2"))
     )),
+    "R112b": moves(
+        "x = s32[2,5,4] parameter(0) y = s32[4,3] parameter(1) d = s32[2,5,3] dot(x, y), lhs_contracting_dims={2}, "
+        "rhs_contracting_dims={0} ROOT t = s32[3,2,5] transpose(d), dimensions={2,0,1}",
+        "x = s32[5,6,2,4] parameter(0) y = s32[5,6,4,3] parameter(1) d = s32[5,6,2,3] dot(x, y), lhs_batch_dims={0,1}, "
+        "rhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_contracting_dims={2} "
+        "ROOT t = s32[6,5,3,2] transpose(d), dimensions={1,0,3,2}",
+        "x = s32[2,5,4] parameter(0) y = s32[4,3] parameter(1) d = s32[2,5,3] dot(x, y), lhs_contracting_dims={2}, "
+        "rhs_contracting_dims={0} ROOT t = s32[3,5,2] transpose(d), dimensions={2,1,0}",
+    ),
+    "R161b": moves(
+        "x = s32[1,2] parameter(0) y = s32[2,2] parameter(1) a = s32[3,2] concatenate(x, y), dimensions={0} "
+        f"c = s32[2,3] constant({{{{1,2,3}},{{4,5,6}}}}) ROOT d = s32[2,2] dot(c, a), {_MATRICES}"
+    ),
+    "R159y": moves(
+        "x = T[3,4] parameter(0) y = T[4,3] parameter(1) ROOT d = T[3] dot(x, y), lhs_batch_dims={0}, "
+        "rhs_batch_dims={1}, lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+        "x = T[3,4] parameter(0) y = T[4] parameter(1) ROOT d = T[3] dot(x, y), lhs_contracting_dims={1}, "
+        "rhs_contracting_dims={0}",
+    ),
     "R161": moves(
         "x = s32[2,1] parameter(0) y = s32[2,2] parameter(1) a = s32[2,3] concatenate(x, y), dimensions={1} "
         f"c = s32[3,2] constant({{{{1,2}},{{3,4}},{{5,6}}}}) ROOT d = s32[2,2] dot(a, c), {_MATRICES}"
@@ -358,6 +381,35 @@ _VARIADIC["N81"] = tuple(
         (2, "l = s32[{rows}] constant({{7, 5}}) n = s32[2,{rows}] broadcast(l), dimensions={{1}}"),
         (2, "l = s32[2] iota(), iota_dimension=0 n = s32[2,{rows}] broadcast(l), dimensions={{0}}"),
         (3, "n = s32[2,{rows}] iota(), iota_dimension=1"),
+    )
+)
+
+_NUMBERED = (
+    "f {{ a = f32[] parameter(0) b = s32[] parameter(1) c = f32[] parameter(2) d = s32[] parameter(3) "
+    "m = pred[] compare(a, c), direction={} n = pred[] compare(a, a), direction=NE w = pred[] or(m, n) "
+    "e = pred[] compare(a, c), direction=EQ l = pred[] compare(b, d), direction=LT t = pred[] and(e, l) "
+    "o = pred[] or(w, t) x = f32[] select(w, a, c) y = s32[] select(o, b, d) ROOT r = (f32[], s32[]) tuple(x, y) }} "
+)
+_FOUND = "z = s32[] constant(0) a = (f32[2], s32[2]) reduce(x, n, i, z), dimensions={1}, to_apply=f "
+
+_VARIADIC["N92"] = tuple(
+    f"{_NUMBERED.format(direction)} ENTRY e {{ c = f32[] constant(3) x = f32[2,4] broadcast(c), dimensions={{}} "
+    f"n = s32[2,4] iota(), iota_dimension={along} i = f32[] constant({init}) {_FOUND} "
+    "ROOT g = s32[2] get-tuple-element(a), index=1 }"
+    for direction, init in (("GT", "-inf"), ("LT", "inf"), ("GT", "0"))
+    for along in (0, 1)
+)
+
+_VARIADIC["N93"] = tuple(
+    f"g {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] {opcode}(a, b) }} "
+    f"{_NUMBERED.format('GT')} ENTRY e {{ x = f32[2,4] {x} n = s32[2,4] iota(), iota_dimension=1 "
+    f"i = f32[] constant({init}) {_FOUND} m = f32[2] reduce(x, i), dimensions={{1}}, to_apply=g "
+    "k = s32[2] get-tuple-element(a), index=1 ROOT t = (f32[2], s32[2]) tuple(m, k) }"
+    for opcode, init, x in (
+        ("maximum", "-inf", "parameter(0)"),
+        ("maximum", "-inf", "constant({{0,-0,-1,-0},{-0,0,-1,-0}})"),
+        ("minimum", "inf", "parameter(0)"),
+        ("add", "-inf", "parameter(0)"),
     )
 )
 

@@ -25,6 +25,9 @@ from xjit.passes.gpu.fusion_heroes import (
 MAX_ARGUMENTS = 64
 """Operands and results of a kernel."""
 
+MIN_SPLIT_BYTES = 1024
+"""Smaller arrays are read as a whole, whatever two kernels need of them."""
+
 MAX_REDUCTIONS = 8
 MAX_SHARED_MEMORY = 48 << 10
 
@@ -65,9 +68,10 @@ class _Fuser:
     def run(self) -> bool:
         """Looks at every instruction, users first; True if something was fused."""
         for value in reversed(self.computation.make_instruction_post_order()):
-            if value.parent is not self.computation or (value.opcode == "constant" and value.shape.num_elements <= 1):
+            if value.parent is not self.computation or value.opcode == "constant" or _is_custom(value):
                 continue
-            self._fuse_siblings(value)
+            if not value.shape.is_array or value.shape.num_elements > 1:
+                self._fuse_siblings(value)
             if value.parent is self.computation and _may_be_producer(value):
                 self._fuse_into_reader(value)
         return self.changed
@@ -118,6 +122,10 @@ class _Fuser:
         )
 
 
+def _is_custom(unit: HloInstruction) -> bool:
+    return unit.opcode == "fusion" and unit.attributes_as(FusionAttributes).kind == "kCustom"
+
+
 def _by_preference(users: Sequence[HloInstruction]) -> list[HloInstruction]:
     """Returns fusions of several results first, then other fusions, then the rest."""
     return sorted(users, key=lambda u: 0 if u.is_multi_output_fusion() else 1 if u.opcode == "fusion" else 2)
@@ -161,7 +169,9 @@ def _have_one_loop(unit: HloInstruction, other: HloInstruction) -> bool:
 
 
 def _read_different_parts(fusion: HloInstruction, other: HloInstruction, value: HloInstruction) -> bool:
-    """Whether two units read slices of an array that have no element in common."""
+    """Whether two units read slices of a large array that have no element in common."""
+    if not value.shape.is_array or value.shape.byte_size < MIN_SPLIT_BYTES:
+        return False
     slices = [_only_slice(unit, value) for unit in (fusion, other)]
     if slices[0] is None or slices[1] is None:
         return False
@@ -171,7 +181,7 @@ def _read_different_parts(fusion: HloInstruction, other: HloInstruction, value: 
 
 def _only_slice(unit: HloInstruction, value: HloInstruction) -> SliceAttributes | None:
     if unit.opcode != "fusion":
-        return None
+        return unit.attributes_as(SliceAttributes) if unit.opcode == "slice" else None
     uses = [u for p in parameters_of(unit, value) for u in p.users]
     return uses[0].attributes_as(SliceAttributes) if len(uses) == 1 and uses[0].opcode == "slice" else None
 

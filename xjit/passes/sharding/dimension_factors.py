@@ -18,7 +18,7 @@ from xjit.passes.sharding.gather_factors import gather_factors, scatter_factors
 from xjit.passes.sharding.op_sharding_rule import rule_factors
 
 
-def _same(instruction: HloInstruction, level: int = 0) -> Factors:
+def same_factors(instruction: HloInstruction, level: int = 0) -> Factors:
     """Equal shapes: dimension i is factor i. Operands of another rank (scalars) say nothing."""
     shapes = [shape for _, shape in instruction.shape.leaves()]
     rank = shapes[0].rank if shapes else 0
@@ -28,12 +28,12 @@ def _same(instruction: HloInstruction, level: int = 0) -> Factors:
 
 
 def _same_from_round_1(instruction: HloInstruction) -> Factors:
-    return _same(instruction, 1)
+    return same_factors(instruction, 1)
 
 
 def _resized(instruction: HloInstruction, level: int, operands: int) -> Factors:
-    """As `_same` for the first operands; dimensions of other sizes are marked, further operands say nothing."""
-    row = _same(instruction, level)
+    """As `same_factors` for the first operands; dimensions of other sizes are marked, further operands say nothing."""
+    row = same_factors(instruction, level)
     result = instruction.shape
     changed = {
         d
@@ -93,7 +93,7 @@ def _reduce(instruction: HloInstruction) -> Factors:
 
 
 def _windowed(instruction: HloInstruction) -> Factors:
-    row = _same(instruction, 1)
+    row = same_factors(instruction, 1)
     return Factors([d if d or not row.results[0] else None for d in row.operands], row.results)
 
 
@@ -167,12 +167,12 @@ ROWS: Mapping[str, Callable[[HloInstruction], Factors]] = {
     "broadcast": _broadcast,
     "concatenate": _concatenate,
     "convolution": _convolution,
-    "copy": _same,
+    "copy": same_factors,
     "dot": _dot,
     "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _dynamic_update_slice,
     "gather": gather_factors,
-    "map": _same,
+    "map": same_factors,
     "pad": _slice,
     "reduce": _reduce,
     "reduce-window": _windowed,
@@ -199,7 +199,7 @@ def factors_of(instruction: HloInstruction) -> Factors | None:
         return row(instruction)
     if instruction.opcode == "custom-call":
         target = instruction.attributes_as(at.CustomCallAttributes).custom_call_target
-        return _same(instruction) if target in PASSED_CUSTOM_CALLS else rule_factors(instruction)
+        return same_factors(instruction) if target in PASSED_CUSTOM_CALLS else rule_factors(instruction)
     if instruction.op.has(Trait.ELEMENTWISE) and instruction.shape.is_array and instruction.operands:
-        return _same(instruction)
+        return same_factors(instruction)
     return None

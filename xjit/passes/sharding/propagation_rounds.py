@@ -10,7 +10,7 @@ from xjit.hlo.annotations.sharding_algebra import move, reshape
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.passes.sharding.acceptance import Acceptance
 from xjit.passes.sharding.axis_factors import FIRST, AxisFactors
-from xjit.passes.sharding.dimension_factors import factors_of
+from xjit.passes.sharding.dimension_factors import factors_of, same_factors
 from xjit.passes.sharding.factor_rows import Dims, Factors
 from xjit.passes.sharding.manual_regions import TO_REGION, pass_free_axes
 from xjit.passes.sharding.sharding_annotations import BARRIERS, BOUNDARIES, target_of
@@ -21,6 +21,9 @@ ROUNDS = 4
 
 _RESHAPES = frozenset({"reshape", "bitcast"})
 _MANUAL_TUPLES = frozenset({"reduce", "reduce-window", "sort", "scatter", "custom-call", "async-start", "all-reduce"})
+
+_ALIKE = frozenset({"ResizeNearest", "ResizeNearestGrad", "ResizeBilinear", "ResizeBilinearGrad", "Cholesky"})
+"""Targets of custom-calls whose result is split as their operand is."""
 
 
 Step = HloInstruction | DataFlowEdge
@@ -44,6 +47,7 @@ class Propagation:
         self.order = [i for c in slots.computations for i in c.make_instruction_post_order()]
         self.steps = self._in_order_of_execution() if self.by_axes else []
         self.rows: dict[HloInstruction, Factors | None] = {i: own_rows.get(i.opcode, factors_of)(i) for i in self.order}
+        self.rows.update((i, same_factors(i, 1)) for i in self.order if target_of(i) in _ALIKE and _keeps_rank(i))
         self._touched = {step: self._slots_around(step) for step in self.steps}
         self._touching: dict[Slot, list[Step]] = {}
         for step, around in self._touched.items():
@@ -166,7 +170,9 @@ class Propagation:
         row = self.rows[user]
         if self.by_axes and row is not None and self.by_axes.can_say(user, row):
             return changed | self.by_axes.agree(user, row, round_)
-        if row is None or round_ < row.level:
+        if row is None:
+            return changed | self._give_alike(user, round_)
+        if round_ < row.level:
             return changed
         for operand, dims in zip(user.operands, row.operands):
             if dims is None or (operand.opcode == "broadcast" and round_ < 2):
@@ -179,6 +185,17 @@ class Propagation:
                 if source_dims is not None:
                     sharding = _moved(source.sharding, source_dims, dims, slot, row, round_)
                     changed |= self.accept.offer(slot, sharding, round_, single_use=single)
+        return changed
+
+    def _give_alike(self, user: HloInstruction, round_: int) -> bool:
+        """What no sharding passes through gives its own to operands of its dimensions."""
+        if self.by_axes or not user.shape.is_array or self.slots.links[user] or round_ < 1:
+            return False
+        changed = False
+        for operand in user.operands:
+            is_late = operand.opcode == "broadcast" and round_ < 2
+            if not is_late and operand.shape.is_array and operand.shape.dimensions == user.shape.dimensions:
+                changed |= self.accept.offer(self.slots[operand][0], self.slots[user][0].sharding, round_)
         return changed
 
     def _over_boundary(self, call: HloInstruction) -> bool:
@@ -209,7 +226,7 @@ class Propagation:
         if sharding is None or not slot.shape.is_array or not source.shape.is_array:
             return False
         new = reshape(sharding, source.shape.dimensions, target.shape.dimensions)
-        if sharding.is_tiled and not new.is_tiled:
+        if sharding.is_tiled and not new.is_tiled and (slot.sharding is not None or self.by_axes):
             return False
         return self.accept.offer(slot, new, round_, single_use=single)
 
@@ -264,6 +281,11 @@ class Propagation:
             for member in members:
                 changed |= self._from_users(member, round_)
         return changed
+
+
+def _keeps_rank(call: HloInstruction) -> bool:
+    shapes = [call.shape, *(o.shape for o in call.operands)]
+    return len(shapes) == 2 and all(s.is_array and s.rank == shapes[0].rank for s in shapes)
 
 
 def _moved(

@@ -69,6 +69,9 @@ def remove_dead_fusion_results(fusion: HloInstruction) -> bool:
     assert computation is not None
     if root.opcode != "tuple" or fusion.is_root() or has_control_dependencies(fusion) or fusion.sharding is not None:
         return False
+    attributes = fusion.attributes_as(at.FusionAttributes)
+    if attributes.kind == "kCustom" or attributes.output_to_operand_aliasing or root.sharding is not None:
+        return False
     if any(user.opcode != "get-tuple-element" or has_control_dependencies(user) for user in fusion.users):
         return False
     used = sorted({element_index(user) for user in fusion.users})

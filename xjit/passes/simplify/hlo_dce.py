@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
+from xjit.hlo import attributes as at
 from xjit.hlo.ir.orders import reachable_computations
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.framework import analyses
@@ -22,6 +23,21 @@ from xjit.passes.simplify.dead_parameters import (
     remove_dead_fusion_results,
 )
 
+ALLOWED = "xla_allow_dce_side_effecting_op"
+"""The attribute that says whether something may go: "false" that it may not, "true" of a `tpu_custom_call` or an
+asynchronous instruction that it may in spite of its effect."""
+
+KEPT = frozenset(
+    {
+        *("xla_disable_while_loop_dce", "xla.disable_while_loop_dce"),
+        *("xla_preserve_tuple_indices", "xla.preserve_tuple_indices"),
+    }
+)
+"""Attributes that say, if they are true, that something stays."""
+
+_TRUE = frozenset({"true", "1", "yes"})
+_WITH_CHANNELS = Trait.COLLECTIVE | Trait.CONTROL_FLOW
+
 
 @dataclass
 class HloDCE(HloModulePass):
@@ -31,6 +47,9 @@ class HloDCE(HloModulePass):
     `use_call_analysis` calls operands that the computation does not read. A collective with a channel may wait for one
     in another program: it stays unless all partitions run this one, or `remove_cross_partition_collective_ops`. With
     `remove_dead_parameters_from_entry` callers give the entry's parameters that nothing reads no longer.
+
+    A custom-call to `Sharding` goes only with what it annotates. The frontend attributes `ALLOWED` and `KEPT` are
+    heeded.
     """
 
     name = "hlo-dce"
@@ -53,11 +72,20 @@ class HloDCE(HloModulePass):
 
     def _remove_instructions(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         effects = analyses.get(SideEffects, module)
+        keeps_channels = self._keeps_channels(module)
+
+        def is_kept(instruction: HloInstruction) -> bool:
+            if _is_told_to_stay(instruction) or _is_annotation_of_others(instruction):
+                return True
+            if effects.of_instruction(instruction):
+                return not _may_go_all_the_same(instruction)
+            return keeps_channels and _has_channel(instruction)
+
         changed = False
         for computation in selected_computations(module, execution_threads):
-            changed |= remove_dead_instructions(computation, effects, self._keeps_channels(module))
+            changed |= remove_dead_instructions(computation, effects, is_kept)
             if has_opcodes(computation, {"fusion"}):
-                changed |= _remove_fusion_results(computation, effects, self._keeps_channels(module))
+                changed |= _remove_fusion_results(computation, effects, is_kept)
         return changed
 
     def _keeps_channels(self, module: HloModule) -> bool:
@@ -65,14 +93,60 @@ class HloDCE(HloModulePass):
         return not (is_spmd or self.remove_cross_partition_collective_ops)
 
 
-def _remove_fusion_results(computation: HloComputation, effects: SideEffects, keeps_channels: bool) -> bool:
+def _allowed(instruction: HloInstruction) -> str:
+    """What `ALLOWED` says of an instruction, or of what starts it."""
+    found = instruction.frontend_attributes.get(ALLOWED, "")
+    if not found and instruction.op.has(Trait.ASYNC) and instruction.operand_count:
+        start = instruction.operand(0)
+        return _allowed(start) if start.op.has(Trait.ASYNC) else ""
+    return found
+
+
+def _is_told_to_stay(instruction: HloInstruction) -> bool:
+    told = instruction.frontend_attributes
+    if told and any(key in KEPT and value.lower() in _TRUE for key, value in told.items()):
+        return True
+    return _allowed(instruction) == "false"
+
+
+def _may_go_all_the_same(instruction: HloInstruction) -> bool:
+    return _allowed(instruction) == "true" and (
+        instruction.op.has(Trait.ASYNC) or _target(instruction) == "tpu_custom_call"
+    )
+
+
+def _is_annotation_of_others(instruction: HloInstruction) -> bool:
+    """Whether this annotates what stays without it: a parameter, a root or what something else reads."""
+    if _target(instruction) != "Sharding":
+        return False
+    annotated = instruction.operand(0)
+    return annotated.opcode == "parameter" or annotated.is_root() or annotated.user_count != 1
+
+
+def _target(instruction: HloInstruction) -> str:
+    is_call = instruction.opcode == "custom-call"
+    return instruction.attributes_as(at.CustomCallAttributes).custom_call_target if is_call else ""
+
+
+def _has_channel(instruction: HloInstruction) -> bool:
+    """Whether an instruction, or one that it runs, is a collective with a channel."""
+    if instruction.op.has(Trait.COLLECTIVE):
+        return instruction.channel_id is not None
+    return any(
+        _has_channel(i) for c in instruction.called_computations for i in c.instructions if i.op.has(_WITH_CHANNELS)
+    )
+
+
+def _remove_fusion_results(
+    computation: HloComputation, effects: SideEffects, is_kept: Callable[[HloInstruction], bool]
+) -> bool:
     """Removes results that nothing reads, readers first: what only these needed may be a result of another fusion."""
     changed = False
     for fusion in reversed(computation.make_instruction_post_order()):
         if fusion.parent is computation and fusion.opcode == "fusion" and fusion.shape.is_tuple:
             operands = fusion.unique_operands()
             if remove_dead_fusion_results(fusion):
-                remove_dead_instructions(computation, effects, keeps_channels, operands)
+                remove_dead_instructions(computation, effects, is_kept, operands)
                 changed = True
     return changed
 
@@ -80,13 +154,12 @@ def _remove_fusion_results(computation: HloComputation, effects: SideEffects, ke
 def remove_dead_instructions(
     computation: HloComputation,
     effects: SideEffects,
-    keeps_channels: bool = False,
+    is_kept: Callable[[HloInstruction], bool] | None = None,
     candidates: Iterable[HloInstruction] | None = None,
 ) -> bool:
     """Removes what has no users, and then what has lost its last user: in a graph without cycles, that is all.
 
-    `keeps_channels`: a collective with a channel counts as a side effect. `candidates`: what to look at first, if that
-    is not all.
+    What has a side effect stays, or what `is_kept` says. `candidates`: what to look at first, if that is not all.
     """
 
     def is_dead(instruction: HloInstruction) -> bool:
@@ -95,11 +168,10 @@ def remove_dead_instructions(
             and instruction is not root
             and instruction.opcode != "parameter"
             and not has_control_dependencies(instruction)
-            and not effects.of_instruction(instruction)
-            and not (keeps_channels and instruction.op.has(Trait.COLLECTIVE) and instruction.channel_id is not None)
+            and not stays(instruction)
         )
 
-    root = computation.root_instruction
+    root, stays = computation.root_instruction, is_kept or effects.of_instruction
     dead = [i for i in (computation.unread_instructions() if candidates is None else candidates) if is_dead(i)]
     if not dead:
         return False

@@ -18,9 +18,10 @@ from xjit.passes.simplify.algebra.dimensions import kept_dimensions
 class ReshapeMover(HloModulePass):
     """Computes elementwise operations whose operands are rearranged alike before they are rearranged.
 
-    Operands that are no reshape or transpose must be rearranged easily: constants, broadcasts whose own dimensions a
-    reshape leaves as they are, random numbers that nobody else reads, and with `reshape_of_1d_broadcast_is_cheap` any
-    broadcasts of vectors where it is a reshape. Nothing moves that would have to stay for another reader as well.
+    Operands that are no reshape or transpose must be rearranged easily: constants, random numbers that nobody else
+    reads, broadcasts of scalars and those whose dimensions a transpose leaves in order. Where
+    `reshape_of_1d_broadcast_is_cheap`, they may also be broadcasts that are reshaped if these are of vectors, or the
+    reshape leaves their own dimensions as they are. Nothing moves that would have to stay for another reader as well.
     """
 
     name = "reshape-mover"
@@ -64,6 +65,8 @@ class ReshapeMover(HloModulePass):
         """Whether this is a reshape or transpose of something that cannot be rearranged itself."""
         if value.opcode not in ("reshape", "transpose") or not value.operand(0).shape.is_static_array:
             return False
+        if value.shape == value.operand(0).shape and (value.opcode == "reshape" or _is_identity(value)):
+            return False
         return not has_control_dependencies(value) and not self._is_easily_rearranged(value.operand(0), value)
 
     def _is_easily_rearranged(self, value: HloInstruction, rearrange: HloInstruction) -> bool:
@@ -72,8 +75,11 @@ class ReshapeMover(HloModulePass):
         if value.opcode == "rng":
             return value.user_count == 1
         if value.opcode == "broadcast":
-            cheap = self.reshape_of_1d_broadcast_is_cheap and rearrange.opcode == "reshape"
-            return (cheap and value.operand(0).shape.rank == 1) or _placed_before(value, rearrange) is not None
+            source = value.operand(0).shape
+            if rearrange.opcode == "reshape" and source.rank and not self.reshape_of_1d_broadcast_is_cheap:
+                return False
+            is_vector = rearrange.opcode == "reshape" and sum(size != 1 for size in source.dimensions) <= 1
+            return _is_in_order(value) and (is_vector or _placed_before(value, rearrange) is not None)
         return value.opcode == "constant"
 
     def _without_staying_rearranges(self, candidates: dict[HloInstruction, None]) -> list[HloInstruction]:
@@ -98,14 +104,27 @@ def _are_equivalent(value: HloInstruction, other: HloInstruction) -> bool:
 
 
 def _placed_before(broadcast: HloInstruction, rearrange: HloInstruction) -> tuple[int, ...] | None:
-    """Returns the dimensions of a broadcast that a reshape makes of it; None if there is none such."""
+    """Returns the dimensions of a broadcast that is rearranged to one; None if there is none such, in order."""
     placed = broadcast.attributes_as(DimensionsAttributes).dimensions
     if not placed:
         return ()
+    if rearrange.opcode == "transpose":
+        order = _permutation(rearrange)
+        before = tuple(order[d] for d in placed)
+        return before if list(before) == sorted(before) else None
     if rearrange.opcode != "reshape" or not rearrange.shape.num_elements:
         return None
     kept = kept_dimensions(rearrange.shape.dimensions, rearrange.operand(0).shape.dimensions)
     return tuple(kept[d] for d in placed) if all(d in kept for d in placed) else None
+
+
+def _is_in_order(broadcast: HloInstruction) -> bool:
+    placed = broadcast.attributes_as(DimensionsAttributes).dimensions
+    return list(placed) == sorted(placed)
+
+
+def _is_identity(transpose: HloInstruction) -> bool:
+    return _permutation(transpose) == tuple(range(transpose.shape.rank))
 
 
 def _permutation(transpose: HloInstruction) -> tuple[int, ...]:

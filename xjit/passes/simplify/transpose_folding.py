@@ -28,9 +28,9 @@ class TransposeFolding(OpExpander):
     """Reads what a transpose reads, with dimension numbers that say so.
 
     Of a dot, `dot_operands=matrices` are those with one free and one contracting dimension whose batch dimensions stay
-    in place, and so is the other operand; of `factors` that may be a vector, too, and what is transposed may be
-    converted then. `all` are those whose free dimensions keep their order. The callbacks are asked of these which ones
-    a backend takes, as (instruction, number of the operand). A transpose that others read stays for them.
+    in place, where the other operand is no vector; of `factors` that is a matrix or a vector, and what is transposed
+    may be converted then. `all` are those whose free dimensions keep their order. The callbacks are asked of these
+    which ones a backend takes, as (instruction, number of the operand). A transpose that others read stays for them.
     """
 
     name = "transpose-folding"
@@ -85,16 +85,17 @@ class TransposeFolding(OpExpander):
 
 
 def is_row_column_transpose_dot_operand(dot: HloInstruction, number: int, *, by_vector: bool = False) -> bool:
-    """Whether an operand of a product of two matrices is a transpose of one that leaves batch dimensions in place.
+    """Whether an operand of a product is the transpose of a matrix, or of several of which each stays in its place.
 
-    `by_vector`: or of a product with a vector.
+    The other operand is no vector. `by_vector`: it is a matrix or a vector, or several.
     """
     order, attributes = _order(dot.operand(number)), dot.attributes_as(DotAttributes)
     batch = attributes.rhs_batch_dims if number else attributes.lhs_batch_dims
-    ranks = (len(batch) + 1, len(batch) + 2) if by_vector else (len(batch) + 2,)
-    if order is None or dot.shape.rank not in ranks or len(order) != len(batch) + 2:
+    if order is None or len(order) != len(batch) + 2:
         return False
-    return len(_free_dimensions(dot, number)) == 1 and all(order[d] == d for d in batch)
+    by_matrix = dot.operand(1 - number).shape.rank > 1
+    is_plain = dot.shape.rank in (len(batch) + 1, len(batch) + 2) if by_vector else by_matrix
+    return is_plain and len(_free_dimensions(dot, number)) == 1 and all(order[d] == d for d in batch)
 
 
 def _free_dimensions(dot: HloInstruction, number: int) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 
 from xjit.hlo import HloInstruction, Literal
@@ -90,12 +91,9 @@ def _converted_constant(match: Match, into: Expansion) -> HloInstruction | None:
 
 
 def _keeps_precision(i: HloInstruction) -> bool:
-    """Whether a reduce-precision has the exponent and mantissa of its type.
-
-    It flushes subnormals to zero, so that it matters to types whose subnormals are computed with.
-    """
-    wanted = i.attributes_as(at.ReducePrecisionAttributes)
-    return _PRECISIONS.get(i.shape.element_type) == (wanted.exponent_bits, wanted.mantissa_bits)
+    """Whether a reduce-precision has the exponent and mantissa of its type; of 8 bits it flushes subnormals."""
+    wanted, info = i.attributes_as(at.ReducePrecisionAttributes), ml_dtypes.finfo(i.shape.dtype)
+    return info.bits >= 16 and (wanted.exponent_bits, wanted.mantissa_bits) == (info.nexp, info.nmant)
 
 
 def _same_precision(i: HloInstruction) -> bool:
@@ -114,7 +112,6 @@ def _zeros(match: Match, into: Expansion) -> HloInstruction:
     return made
 
 
-_PRECISIONS = {PrimitiveType.BF16: (8, 7), PrimitiveType.F32: (8, 23), PrimitiveType.F64: (11, 52)}
 _X, _Y = m.any("x"), m.any("y")
 _WIDENED = m.op("|".join(sorted(_NARROWED | _NARROWED_UNSIGNED)),
                 *[m.op("convert", x).one_use() for x in (_X, _Y)], name="op").one_use()  # fmt: skip

@@ -9,7 +9,13 @@ from xjit.hlo import attributes as at
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
-from xjit.passes.simplify.algebra.dots import dot_of, free_dimensions, free_sides, has_one_type
+from xjit.passes.simplify.algebra.dots import (
+    computes_in_its_type,
+    converted_operands,
+    dot_of,
+    free_dimensions,
+    free_sides,
+)
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
 
 
@@ -43,9 +49,15 @@ def _without_ones(match: Match, into: Expansion) -> HloInstruction | None:
 def _is_with_vector(dot: HloInstruction) -> bool:
     """Whether one operand has batch and contracted dimensions only, and no algorithm is asked for."""
     a = dot_of(dot)
-    if a.sparsity or a.algorithm or not a.lhs_contracting_dims or not has_one_type(dot):
+    if a.sparsity or not a.lhs_contracting_dims or not computes_in_its_type(dot):
         return False
     return not all(free_sides(dot))
+
+
+@m.of_shapes
+def _is_of_vectors(dot: HloInstruction) -> bool:
+    """As above, of both operands."""
+    return _is_with_vector(dot) and not any(free_sides(dot))
 
 
 def _sum_of_products(match: Match, into: Expansion) -> HloInstruction | None:
@@ -54,14 +66,15 @@ def _sum_of_products(match: Match, into: Expansion) -> HloInstruction | None:
     dims = [(*a.lhs_batch_dims, *a.lhs_contracting_dims), (*a.rhs_batch_dims, *a.rhs_contracting_dims)]
     number = 1 if free_sides(dot)[0] else 0  # the vector, which has no free dimensions
     mine, theirs = (dims[number], dims[1 - number])
-    vector, matrix = dot.operand(number), dot.operand(1 - number)
+    operands = converted_operands(into, dot)
+    vector, matrix = operands[number], operands[1 - number]
     where = dict(zip(mine, theirs, strict=True))
     if free_dimensions(matrix, theirs):
         place = at.DimensionsAttributes(tuple(where[d] for d in range(vector.shape.rank)))
-        shape = matrix.shape.with_element_type(vector.shape.element_type)
-        vector = into.make("broadcast", vector, shape=shape, attributes=place)
-    elif tuple(where[d] for d in range(vector.shape.rank)) != tuple(range(vector.shape.rank)):
-        return None
+        vector = into.make("broadcast", vector, shape=matrix.shape, attributes=place)
+    elif any(where[d] != d for d in where):
+        turned = at.DimensionsAttributes(tuple(sorted(where, key=lambda d: where[d])))
+        vector = into.make("transpose", vector, attributes=turned)
     batch = len(a.lhs_batch_dims)
     summed = into.sum(into.make("multiply", matrix, vector), tuple(sorted(theirs[batch:])))
     kept = [d for d in range(matrix.shape.rank) if d not in theirs[batch:]]
@@ -79,4 +92,7 @@ DEGENERATE_DOTS = (
     AlgebraRule("R159x", "dot(matrix, vector) = sum(multiply(matrix, broadcast(vector))) of floats",
                 _DOT.where(_is_with_vector), _sum_of_products, Exactness.XLA,
                 "enable_dot_strength_reduction !executing_on_cpu"),
+    AlgebraRule("R159y", "dot(vector, vector) = sum(multiply(vector, vector)) in batches, of floats",
+                _DOT.where(_is_of_vectors), _sum_of_products, Exactness.XLA,
+                "enable_dot_strength_reduction executing_on_cpu"),
 )  # fmt: skip

@@ -198,7 +198,7 @@ DIVISION = (
                 m.op("divide", _X, m.op("sqrt", _Y).one_use()).where(is_inexact),
                 make("multiply", "x", make("rsqrt", "y")), _XLA),
     AlgebraRule("R40", "divide(x, power(y, z)) = multiply(x, power(y, negate(z)))",
-                m.op("divide", _X, m.op("power", _Y, _Z).one_use()).where(is_inexact),
+                m.op("divide", _X, m.op("power", _Y, _Z)).where(is_inexact),
                 make("multiply", "x", make("power", "y", make("negate", "z"))), _XLA),
     AlgebraRule("R41", "divide(x, 2**k) = shift-right-logical(x, k)",
                 m.op("divide", _X, constant("c", is_shift)).where(is_unsigned),

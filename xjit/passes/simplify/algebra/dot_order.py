@@ -152,20 +152,26 @@ def _permuted_constant(
 
 
 def _summed_batches(match: Match, into: Expansion) -> HloInstruction | None:
-    """A sum over batch dimensions of a dot: they are contracted, too."""
+    """A sum over batch dimensions of a dot: they are contracted, too; over others, it is taken of what is left."""
     dot, a, reduced = match["dot"], _of(match["dot"]), dimensions_of(match.root)
     start = value_of(match["init"])
     count = len(a.lhs_batch_dims)
-    if operation(match.root) != "add" or start is None or start != 0 or max(reduced) >= count or a.sparsity:
+    if operation(match.root) != "add" or start is None or start != 0 or min(reduced) >= count or a.sparsity:
         return None
+    summed = [i for i in reduced if i < count]
     attributes = replace(
         a,
         lhs_batch_dims=tuple(d for i, d in enumerate(a.lhs_batch_dims) if i not in reduced),
         rhs_batch_dims=tuple(d for i, d in enumerate(a.rhs_batch_dims) if i not in reduced),
-        lhs_contracting_dims=(*a.lhs_contracting_dims, *[a.lhs_batch_dims[i] for i in reduced]),
-        rhs_contracting_dims=(*a.rhs_contracting_dims, *[a.rhs_batch_dims[i] for i in reduced]),
+        lhs_contracting_dims=(*a.lhs_contracting_dims, *[a.lhs_batch_dims[i] for i in summed]),
+        rhs_contracting_dims=(*a.rhs_contracting_dims, *[a.rhs_batch_dims[i] for i in summed]),
     )
-    return into.like_source("dot", dot.operands, attributes)
+    left = [d for d in range(dot.shape.rank) if d not in reduced or d >= count]
+    others = tuple(i for i, d in enumerate(left) if d in reduced)
+    if not others:
+        return into.like_source("dot", dot.operands, attributes)
+    shape = dot.shape.with_dimensions([dot.shape.dimensions[d] for d in left])
+    return into.sum(into.make("dot", *dot.operands, shape=shape, attributes=attributes), others)
 
 
 _X, _Y = m.any("x"), m.any("y")

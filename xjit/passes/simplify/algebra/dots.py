@@ -13,7 +13,7 @@ from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.simplify.algebra.constants import is_zero, value_of
 from xjit.passes.simplify.algebra.dimensions import dimensions_of
-from xjit.passes.simplify.algebra.kinds import is_float, is_integer, is_real
+from xjit.passes.simplify.algebra.kinds import embeds, is_float, is_integer, is_real
 from xjit.passes.simplify.algebra.padding import along, padding_of
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
 from xjit.passes.simplify.algebra.slices import cut
@@ -39,19 +39,44 @@ def has_one_type(dot: HloInstruction) -> bool:
     return len({dot.shape.element_type, *[o.shape.element_type for o in dot.operands]}) == 1
 
 
+def computes_in_its_type(dot: HloInstruction) -> bool:
+    """Whether products of the operands, converted to the dot's type, are its products: no algorithm asks for less."""
+    kind = dot.shape.element_type
+    exact = all(o.shape.element_type is kind or embeds(o.shape.element_type, kind) for o in dot.operands[:2])
+    return exact and dot_of(dot).algorithm in ("", "dot_f32_f32_f32")
+
+
+def converted_operands(into: Expansion, dot: HloInstruction) -> list[HloInstruction]:
+    """Both operands in the type of the dot."""
+    kind = dot.shape.element_type
+    return [
+        o if o.shape.element_type is kind else into.make("convert", o, shape=o.shape.with_element_type(kind))
+        for o in dot.operands[:2]
+    ]
+
+
 def _swapped(match: Match, into: Expansion) -> HloInstruction | None:
-    """transpose(dot(a, b)) that swaps the free dimensions of both operands."""
-    dot, a = match["dot"], dot_of(match["dot"])
-    batch = len(a.lhs_batch_dims)
-    lhs, rhs = free_sides(dot)
-    swapped = [*range(batch), *range(batch + len(lhs), dot.shape.rank), *range(batch, batch + len(lhs))]
-    if len(lhs) != 1 or len(rhs) != 1 or list(dimensions_of(match.root)) != swapped or a.sparsity:
+    """transpose(dot(a, b)) that swaps the free dimensions of both operands, one of each."""
+    batch = len(dot_of(match["dot"]).lhs_batch_dims)
+    moves = dimensions_of(match.root)[:batch] != tuple(range(batch))
+    return None if moves or any(len(side) != 1 for side in free_sides(match["dot"])) else _swapped_groups(match, into)
+
+
+def _swapped_groups(match: Match, into: Expansion) -> HloInstruction | None:
+    """transpose(dot(a, b)) that swaps the free dimensions of both operands; batch dimensions may change their order."""
+    dot, a, order = match["dot"], dot_of(match["dot"]), list(dimensions_of(match.root))
+    batch, middle = len(a.lhs_batch_dims), len(a.lhs_batch_dims) + len(free_sides(dot)[0])
+    swapped = [*range(middle, dot.shape.rank), *range(batch, middle)]
+    if order[batch:] != swapped or not all(free_sides(dot)) or a.sparsity:
         return None
     attributes = replace(
-        a, lhs_batch_dims=a.rhs_batch_dims, rhs_batch_dims=a.lhs_batch_dims,
-        lhs_contracting_dims=a.rhs_contracting_dims, rhs_contracting_dims=a.lhs_contracting_dims,
+        a,
+        lhs_batch_dims=tuple(a.rhs_batch_dims[d] for d in order[:batch]),
+        rhs_batch_dims=tuple(a.lhs_batch_dims[d] for d in order[:batch]),
+        lhs_contracting_dims=a.rhs_contracting_dims,
+        rhs_contracting_dims=a.lhs_contracting_dims,
         operand_precision=a.operand_precision[::-1],
-    )  # fmt: skip
+    )
     return into.like_source("dot", [dot.operand(1), dot.operand(0)], attributes)
 
 
@@ -68,7 +93,7 @@ def _zeros(match: Match, into: Expansion) -> HloInstruction:
 @m.of_shapes
 def _contracts_nothing(dot: HloInstruction) -> bool:
     a = dot_of(dot)
-    return not a.lhs_contracting_dims and not a.algorithm and has_one_type(dot)
+    return not a.lhs_contracting_dims and computes_in_its_type(dot)
 
 
 def _product(match: Match, into: Expansion) -> HloInstruction:
@@ -80,11 +105,11 @@ def _product(match: Match, into: Expansion) -> HloInstruction:
         left[x], right[y] = i, i
     left |= {d: batch + i for i, d in enumerate(lhs)}
     right |= {d: batch + len(lhs) + i for i, d in enumerate(rhs)}
-    return into.make("multiply", _spread(into, dot, 0, left), _spread(into, dot, 1, right))
+    x, y = converted_operands(into, dot)
+    return into.make("multiply", _spread(into, dot, x, left), _spread(into, dot, y, right))
 
 
-def _spread(into: Expansion, dot: HloInstruction, number: int, where: dict[int, int]) -> HloInstruction:
-    x = dot.operand(number)
+def _spread(into: Expansion, dot: HloInstruction, x: HloInstruction, where: dict[int, int]) -> HloInstruction:
     dimensions = at.DimensionsAttributes(tuple(where[d] for d in range(x.shape.rank)))
     if not dot.shape.rank:
         return x
@@ -94,12 +119,12 @@ def _spread(into: Expansion, dot: HloInstruction, number: int, where: dict[int, 
 @m.of_shapes
 def _is_of_vectors(dot: HloInstruction) -> bool:
     lhs, rhs = dot.operands[:2]
-    return lhs.shape.rank == rhs.shape.rank == len(dot_of(dot).lhs_contracting_dims) == 1 and has_one_type(dot)
+    return lhs.shape.rank == rhs.shape.rank == len(dot_of(dot).lhs_contracting_dims) == 1 and computes_in_its_type(dot)
 
 
 def _vectors(match: Match, into: Expansion) -> HloInstruction:
     """The dot of two vectors as a sum of products; one product is the result itself, if it is -0.0, too."""
-    products = into.make("multiply", *match.root.operands[:2])
+    products = into.make("multiply", *converted_operands(into, match.root))
     return into.like_source("reshape", [products]) if products.shape.num_elements == 1 else into.sum(products, (0,))
 
 
@@ -141,17 +166,19 @@ def _without_padding(match: Match, into: Expansion) -> HloInstruction | None:
 
 
 def _of_concatenate(match: Match, into: Expansion) -> HloInstruction | None:
-    """dot(concatenate(a1, a2), constant) along the contracted dimension, as a sum of dots."""
-    whole, a = match["whole"], dot_of(match.root)
-    constant = match["constant"]
-    if along(whole) not in a.lhs_contracting_dims or whole.shape.rank > 2 or constant.shape.rank > 2:
+    """dot(concatenate(a1, a2), constant) along the contracted dimension, or with them swapped, as a sum of dots."""
+    dot, whole, constant, a = match.root, match["whole"], match["constant"], dot_of(match.root)
+    is_left = dot.operand(0) is whole
+    mine, theirs = (a.lhs_contracting_dims, a.rhs_contracting_dims)[:: 1 if is_left else -1]
+    if along(whole) not in mine or whole.shape.rank > 2 or constant.shape.rank > 2:
         return None
-    other, total, begin = a.rhs_contracting_dims[a.lhs_contracting_dims.index(along(whole))], None, 0
+    other, total, begin = theirs[mine.index(along(whole))], None, 0
     for operand in whole.operands:
         ranges = [SliceDimension(0, n) for n in constant.shape.dimensions]
         ranges[other] = SliceDimension(begin, begin + operand.shape.dimensions[along(whole)])
         begin = ranges[other].limit
-        part = into.like_source("dot", [operand, cut(into, constant, ranges)], a)
+        pair = [operand, cut(into, constant, ranges)]
+        part = into.like_source("dot", pair if is_left else pair[::-1], a)
         total = part if total is None else into.make("add", total, part)
     return total
 
@@ -181,6 +208,9 @@ DOTS = (
     AlgebraRule("R112", "transpose(dot(a, b)) = dot(b, a)",
                 m.op("transpose", m.op("dot", m.any(), m.any(), name="dot").one_use()), _swapped, _ORDER,
                 "!enable_move_dot_param_to_rhs"),
+    AlgebraRule("R112b", "transpose(dot(a, b)) = dot(b, a) that swaps several dimensions",
+                m.op("transpose", m.op("dot", m.any(), m.any(), name="dot").one_use()), _swapped_groups, _ORDER,
+                "!enable_move_dot_param_to_rhs supports_non_canonical_dots"),
     AlgebraRule("R160", "dot(transpose(x), transpose(y)) = dot(x, y) where only contracted dimensions moved",
                 m.op("dot", m.op("transpose", _X, name="left"), m.op("transpose", _Y, name="right")), _unpermuted,
                 _ORDER),
@@ -188,6 +218,9 @@ DOTS = (
                 _STRENGTH),
     AlgebraRule("R161", "dot(concatenate(a, b), constant) = add(dot(a), dot(b))",
                 m.op("dot", m.op("concatenate", name="whole").one_use(), m.op("constant", name="constant")),
+                _of_concatenate, _ORDER, _STRENGTH),
+    AlgebraRule("R161b", "dot(constant, concatenate(a, b)) = add(dot(a), dot(b))",
+                m.op("dot", m.op("constant", name="constant"), m.op("concatenate", name="whole").one_use()),
                 _of_concatenate, _ORDER, _STRENGTH),
     AlgebraRule("R162", "dot(pad(x, 0), y) = dot(x, slice(y))", m.op("dot", _PAD, m.any()).where(is_integer),
                 _without_padding),

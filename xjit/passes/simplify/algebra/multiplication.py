@@ -32,6 +32,7 @@ from xjit.passes.simplify.algebra.kinds import (
     is_signed_or_float,
 )
 from xjit.passes.simplify.algebra.kinds import is_number as is_any_number
+from xjit.passes.simplify.algebra.ranges import is_not_negative
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness, Term, bound, filled, make
 
 
@@ -66,8 +67,8 @@ _SCALED = (m.op("multiply", _X, _C1).one_use(), m.op("multiply", _Y, _C2).one_us
 _SCALED_PRODUCT = make("multiply", make("multiply", "x", "y"), folded("multiply", "c1", "c2"))
 
 
-def _square(opcode: str) -> tuple[m.Pattern, m.Pattern]:
-    return m.op(opcode, _X.where(is_real)), m.op(opcode, _X)
+def _square(opcode: str, condition: m.Condition = is_real) -> tuple[m.Pattern, m.Pattern]:
+    return m.op(opcode, _X.where(condition)), m.op(opcode, _X)
 
 
 def _scaled_before(match: Match, into: Expansion) -> HloInstruction | None:
@@ -112,13 +113,18 @@ MULTIPLICATION = (
                 m.op("multiply", *_both("negate")).where(is_any_number), make("multiply", "x", "y")),
     AlgebraRule("R24", "multiply(abs(x), abs(x)) = multiply(x, x)",
                 m.op("multiply", *_square("abs")), make("multiply", "x", "x")),
-    AlgebraRule("R25", "multiply(sqrt(x), sqrt(x)) = x",
-                m.op("multiply", *_square("sqrt")).where(is_float), bound("x"), _XLA),
+    AlgebraRule("R25", "multiply(sqrt(x), sqrt(x)) = x for 0 <= x",
+                m.op("multiply", *_square("sqrt", is_not_negative)).where(is_float), bound("x"), _XLA),
+    AlgebraRule("R25r", "multiply(sqrt(x), sqrt(x)) = x",
+                m.op("multiply", *_square("sqrt")).where(is_float), bound("x"), _REAL),
     AlgebraRule("R26", "multiply(exponential(x), exponential(y)) = exponential(x + y)",
                 m.op("multiply", *_both("exponential")).where(is_inexact),
                 make("exponential", make("add", "x", "y")), _XLA),
-    AlgebraRule("R27", "multiply(rsqrt(x), rsqrt(x)) = divide(1, x)",
-                m.op("multiply", *_square("rsqrt")).where(is_float), make("divide", filled(1), "x"), _XLA),
+    AlgebraRule("R27", "multiply(rsqrt(x), rsqrt(x)) = divide(1, x) for 0 <= x",
+                m.op("multiply", *_square("rsqrt", is_not_negative)).where(is_float), make("divide", filled(1), "x"),
+                _XLA),
+    AlgebraRule("R27r", "multiply(rsqrt(x), rsqrt(x)) = divide(1, x)",
+                m.op("multiply", *_square("rsqrt")).where(is_float), make("divide", filled(1), "x"), _REAL),
     AlgebraRule("R28", "multiply(convert(p), x) = select(p, x, 0)",
                 m.op("multiply", _P, _X).where(is_integer), make("select", "p", "x", filled(0))),
     AlgebraRule("R28r", "multiply(convert(p), x) = select(p, x, 0) of floats",

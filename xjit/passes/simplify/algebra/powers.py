@@ -34,7 +34,8 @@ def _has_no_imaginary_sign(value: Any, kind: PrimitiveType) -> bool:
 
 def _log_of_power(match: Match, into: Expansion) -> HloInstruction:
     zero = into.full(match.root.shape, 0)
-    product = make("multiply", "y", make("log", make("abs", "x")))(match, into)
+    base = match["x"] if is_complex(match["x"]) else into.make("abs", match["x"])
+    product = into.make("multiply", match["y"], into.make("log", base))
     is_one = into.make("compare", match["y"], zero, attributes=CompareAttributes("EQ"))
     return into.make("select", is_one, zero, product)
 
@@ -82,7 +83,7 @@ EXPONENTIALS = (
                 m.op("log", m.op("power", _X.where(is_not_negative), _Y)).where(is_float),
                 make("multiply", "y", make("log", "x")), _XLA),
     AlgebraRule("R58x", "log(power(x, y)) = select(y == 0, 0, multiply(y, log(abs(x))))",
-                m.op("log", m.op("power", _X, _Y).one_use()).where(is_float), _log_of_power, _XLA),
+                m.op("log", m.op("power", _X, _Y).one_use()).where(is_inexact), _log_of_power, _XLA),
     AlgebraRule("R59", "log(sqrt(x)) = multiply(log(x), 0.5)", m.op("log", m.op("sqrt", _X)).where(is_inexact),
                 make("multiply", make("log", "x"), filled(0.5)), _XLA),
     AlgebraRule("R59b", "log(rsqrt(x)) = multiply(log(x), -0.5)", m.op("log", m.op("rsqrt", _X)).where(is_inexact),

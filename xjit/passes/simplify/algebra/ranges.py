@@ -67,7 +67,7 @@ _RULES = {
 
 
 RANGE_RULES = FarSight(
-    opcodes=frozenset({"abs", "clamp", "compare", "log", "power", "remainder"}),
+    opcodes=frozenset({"abs", "clamp", "compare", "log", "multiply", "power", "remainder"}),
     through=frozenset({*_KEEPS_VALUES, *_RULES, "convert", "power"}),
     depth=_DEPTH + 2,
 )

@@ -201,8 +201,11 @@ def _then_broadcast(match: Match, into: Expansion) -> HloInstruction | None:
     return _placed(match, into, reduce_with(into, x, match["init"], own, match.root.to_apply))
 
 
-def _of_concatenate(match: Match, into: Expansion) -> HloInstruction | None:
+def _of_concatenate(match: Match, into: Expansion, always: bool = True) -> HloInstruction | None:
+    """The reductions of what is concatenated, combined; unless `always`, of equal shapes or down to a scalar."""
     root, whole = match.root, match["moved"]
+    if not always and root.shape.rank and len({o.shape.dimensions for o in whole.operands}) > 1:
+        return None
     if along(whole) not in dimensions_of(root) or not operation(root):
         return None
     if not is_neutral(match["init"], root, match["init"]):
@@ -264,7 +267,7 @@ REDUCTIONS = (
                 "enable_reduce_of_reshape", _ALWAYS),
     AlgebraRule("R149", "reduce(concatenate(a, b)) = reducer(reduce(a), reduce(b))",
                 _reduce(m.op("concatenate", name="moved").one_use()), _of_concatenate, _ORDER,
-                "enable_unconditional_reduce_of_concat_replacement"),
+                value=("always", "enable_unconditional_reduce_of_concat_replacement")),
     AlgebraRule("R150", "reduce(pad(x, identity)) = reduce(x)",
                 _reduce(m.op("pad", name="moved")), _of_pad, _ORDER),
 )  # fmt: skip

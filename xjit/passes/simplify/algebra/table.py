@@ -18,6 +18,7 @@ from xjit.passes.simplify.algebra.dynamic_indices import DYNAMIC_INDICES
 from xjit.passes.simplify.algebra.extrema import EXTREMA
 from xjit.passes.simplify.algebra.gathers import GATHERS
 from xjit.passes.simplify.algebra.identities import IDENTITIES
+from xjit.passes.simplify.algebra.indexed_extrema import INDEXED_EXTREMA
 from xjit.passes.simplify.algebra.layouts import LAYOUTS
 from xjit.passes.simplify.algebra.logic import LOGIC, SHIFTS
 from xjit.passes.simplify.algebra.movement import MOVEMENT
@@ -41,6 +42,6 @@ ALGEBRA: tuple[AlgebraRule, ...] = (
     *IDENTITIES, *MOVEMENT, *ADDITION, *SUBTRACTION, *MULTIPLICATION, *DIVISION, *REMAINDER, *POWERS, *EXPONENTIALS,
     *ROOTS, *EXTREMA, *ROUNDING, *CONVERSIONS, *COMPLEX_PARTS, *COMPARISONS, *COMPARE_BOUNDS, *SELECTION, *LOGIC,
     *SHIFTS, *SLICES, *REVERSES, *UPDATES, *DYNAMIC_INDICES, *PADDING, *CONCATENATION, *GATHERS, *SCATTERS, *REDUCTIONS,
-    *VARIADIC_REDUCTIONS, *WINDOWS, *DOTS, *DOT_ORDER, *CONVOLUTIONS, *SCALED_PRODUCTS, *COLLECTIVES, *CONTROL,
-    *BROADCASTS, *REORDERING, *DEGENERATE_DOTS, *UNIT_DIMENSIONS, *LAYOUTS,
+    *VARIADIC_REDUCTIONS, *INDEXED_EXTREMA, *WINDOWS, *DOTS, *DOT_ORDER, *CONVOLUTIONS, *SCALED_PRODUCTS, *COLLECTIVES,
+    *CONTROL, *BROADCASTS, *REORDERING, *DEGENERATE_DOTS, *UNIT_DIMENSIONS, *LAYOUTS,
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def _covers(d: WindowDimension, size: int) -> bool:
     return d == WindowDimension(size=size, stride=d.stride) and size > 1
 
 
-def _trivial(match: Match, into: Expansion) -> HloInstruction | None:
+def _trivial(match: Match, into: Expansion, any_init: bool = False) -> HloInstruction | None:
     root, x = match.root, match["x"]
     edges = [PaddingDimension(d.padding_low, d.padding_high) for d in _window(root)]
     plain = all(
@@ -39,13 +40,19 @@ def _trivial(match: Match, into: Expansion) -> HloInstruction | None:
         for d in _window(root)
     )
     is_padded = any(e != PaddingDimension() for e in edges)
-    if not plain or not operation(root) or (is_padded and not is_neutral(match["init"], root, match["init"])):
+    neutral = any_init or not is_padded or is_neutral(match["init"], root, match["init"])
+    if not plain or not operation(root) or not neutral:
         return None
     init = into.make("broadcast", match["init"], shape=x.shape, attributes=at.DimensionsAttributes(()))
     combined = into.make(operation(root), x, init)
     if not is_padded:
         return combined
     return into.make("pad", combined, match["init"], attributes=at.PadAttributes(tuple(edges)))
+
+
+def _trivial_from_any(match: Match, into: Expansion) -> HloInstruction | None:
+    """Padding is what an extremum starts with, and no other extremum comes of that alone."""
+    return _trivial(match, into, operation(match.root) in ("maximum", "minimum"))
 
 
 def _whole(match: Match, into: Expansion) -> HloInstruction | None:
@@ -111,10 +118,18 @@ def _padded_window(root: HloInstruction, pad: HloInstruction) -> Window | None:
     return Window(tuple(dimensions))
 
 
+def _repeated_value(x: HloInstruction) -> Any:
+    """The one value of an array, of the array's type; None if it is not a constant."""
+    if x.opcode in ("convert", "copy", "reshape") or (x.opcode == "broadcast" and x.operand(0).shape.is_scalar):
+        value = _repeated_value(x.operand(0))
+        return None if value is None else converted_array(value, x.shape.element_type)[()]
+    return value_of(x)
+
+
 def _running_sum(match: Match, into: Expansion) -> HloInstruction | None:
     """Sums over all elements so far of a constant line: the constant times their number."""
     root, shape = match.root, match.root.shape
-    start, c = value_of(match["init"]), value_of(match["x"])
+    start, c = value_of(match["init"]), _repeated_value(match["x"])
     lines = [i for i, d in enumerate(_window(root)) if d != WindowDimension()]
     if operation(root) != "add" or start is None or start != 0 or c is None or len(lines) != 1:
         return None
@@ -186,6 +201,8 @@ _REDUCE_WINDOW = m.op("reduce-window", _X, _INIT).where(_is_single)
 
 WINDOWS = (
     AlgebraRule("R151", "reduce-window(x) of single elements = reducer(init, x)", _REDUCE_WINDOW, _trivial),
+    AlgebraRule("R151x", "reduce-window(x) of single elements = pad(reducer(init, x), init)", _REDUCE_WINDOW,
+                _trivial_from_any),
     AlgebraRule("R152", "reduce-window(x) of everything = reduce(x)", _REDUCE_WINDOW, _whole, Exactness.ORDER,
                 "enable_window_reduce_to_reduce_replacement"),
     AlgebraRule("R153", "reduce-window(pad(x, init)) = reduce-window(x) with padding",
