@@ -24,10 +24,10 @@ class DynamicIndexSplitter(OpExpander):
         """Returns the instruction with scalar indices, or None if it has them."""
         first = FIRST_INDEX[instruction.opcode]
         indices = instruction.operands[first:]
-        if len(indices) != 1 or indices[0].shape.rank != 1:
-            return None
         if not instruction.shape.rank:
             return instruction.operand(first - 1)
+        if len(indices) != 1 or indices[0].shape.rank != 1:
+            return None
         elements = (into.add(build.slice_(indices[0], [i], [i + 1])) for i in range(instruction.shape.rank))
         scalars = [into.add(build.reshape(element, [])) for element in elements]
         return into.like_source(instruction.opcode, [*instruction.operands[:first], *scalars], instruction.attributes)
