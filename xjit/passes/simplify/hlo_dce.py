@@ -75,11 +75,14 @@ class HloDCE(HloModulePass):
         keeps_channels = self._keeps_channels(module)
 
         def is_kept(instruction: HloInstruction) -> bool:
-            if _is_told_to_stay(instruction) or _is_annotation_of_others(instruction):
+            op = instruction.op
+            if (instruction.frontend_attributes or op.has(Trait.ASYNC)) and _is_told_to_stay(instruction):
+                return True
+            if instruction.opcode == "custom-call" and _is_annotation_of_others(instruction):
                 return True
             if effects.of_instruction(instruction):
                 return not _may_go_all_the_same(instruction)
-            return keeps_channels and _has_channel(instruction)
+            return keeps_channels and op.has(_WITH_CHANNELS) and _has_channel(instruction)
 
         changed = False
         for computation in selected_computations(module, execution_threads):
