@@ -1,7 +1,7 @@
 """The code of a product that needs no copies (`direct_plan`): all sizes and strides are constants.
 
-Invariants: k ascends, one multiply-add per k and element, so sums have the bits of the library's; nothing outside of
-the arrays is touched.
+Invariants: k ascends, one multiply-add per k and element, so sums have the bits of the library's multiply-adds; nothing
+outside of the arrays is touched.
 """
 
 from __future__ import annotations

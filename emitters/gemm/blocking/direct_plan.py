@@ -2,8 +2,8 @@
 arithmetic.
 
 The library's multiplication serves all shapes, but takes longer to compile than XLA takes for a small program; here all
-sizes and strides are constants, and what is left is one loop over k per register tile. Sums are formed in the library's
-order, so both have the same bits.
+sizes and strides are constants, and what is left is one loop over k per register tile. Products are multiply-adds, and
+summed in the library's order: both have the same bits, where its unit is that, or sums are of integers.
 """
 
 from __future__ import annotations

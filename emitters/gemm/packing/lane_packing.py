@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from xjit.emitters.gemm.blocking.storage import memory_type, size_of
 from xjit.emitters.gemm.packing.conversions import packed_bits, plane_bits
 from xjit.emitters.gemm.packing.strided_copies import COPY_PARAMS
+from xjit.emitters.gemm.packing.tile_depths import by_depth
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.transpose import transpose_blocks
@@ -222,15 +223,12 @@ class _LaneCopyEmitter:
                 self._tile_from_lines(*start, depth) if contiguous_k else self._tile_from_lanes(*start, depth)
             return self.lines, self.lanes
 
-        def of_depth(depths: Sequence[int]) -> Sequence[Value]:
-            if not depths:
-                return builder.i64(0), builder.i64(0)
-            fits = builder.icmp_signed(">=", self.lanes, builder.i64(depths[0]))
-            return builder.if_else(fits, lambda: tiles(depths[0]), lambda: of_depth(depths[1:]))
-
         is_wide = builder.icmp_signed(">=", last_line, builder.i64(0))
+        nothing = builder.i64(0), builder.i64(0)
         depths = [depth for depth in _TILE_LANES if depth <= width]
-        lines, lanes = builder.if_else(is_wide, lambda: of_depth(depths), lambda: of_depth([]))
+        lines, lanes = builder.if_else(
+            is_wide, lambda: by_depth(builder, self.lanes, depths, tiles, nothing), lambda: nothing
+        )
         return lines, lanes
 
     def _tile_from_lines(self, line: Value, lane: Value, depth: int) -> None:

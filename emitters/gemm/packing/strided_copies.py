@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from xjit.emitters.gemm.blocking.storage import has_native_masks, memory_type, size_of
 from xjit.emitters.gemm.packing.conversions import lane_mask, load_as, store_as, widen
+from xjit.emitters.gemm.packing.tile_depths import by_depth
 from xjit.llvm import Function, LLVMType, Module, Value
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.transpose import transpose_blocks
@@ -178,15 +179,12 @@ class _CopyEmitter:
                 self._transpose_tile(builder.min(i, last_row), builder.min(j, last_column), depth)
             return [self.rows]
 
-        def of_depth(depths: Sequence[int]) -> Sequence[Value]:
-            if not depths:
-                return [builder.i64(0)]
-            fits = builder.icmp_signed(">=", self.rows, builder.i64(depths[0]))
-            return builder.if_else(fits, lambda: tiles(depths[0]), lambda: of_depth(depths[1:]))
-
         is_wide = builder.icmp_signed(">=", last_column, builder.i64(0))
+        nothing = [builder.i64(0)]
         depths = [depth for depth in _TILE_DEPTHS if depth <= width]
-        (done,) = builder.if_else(is_wide, lambda: of_depth(depths), lambda: of_depth([]))
+        (done,) = builder.if_else(
+            is_wide, lambda: by_depth(builder, self.rows, depths, tiles, nothing), lambda: nothing
+        )
         return done
 
     def _transpose_tile(self, i: Value, j: Value, depth: int) -> None:
