@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+import dataclasses
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.compare.equality import computations_equal
@@ -42,6 +43,13 @@ def identical_ignoring_commutative_operand_order(
     return _identical(a, b, eq_operands or _same, eq_computations, layout_sensitive, ordered=False)
 
 
+def identical_ignoring_channel_id(
+    a: HloInstruction, b: HloInstruction, eq_operands: EqOperands | None = None, layout_sensitive: bool = True
+) -> bool:
+    """As `identical`, but the channels of two collectives may differ, if both have one or none."""
+    return _identical(a, b, eq_operands or _same, None, layout_sensitive, ordered=True, channels=False)
+
+
 def _identical(
     a: HloInstruction,
     b: HloInstruction,
@@ -49,10 +57,11 @@ def _identical(
     eq_computations: EqComputations | None,
     layout_sensitive: bool,
     ordered: bool,
+    channels: bool = True,
 ) -> bool:
     if a is b:
         return True
-    if a.op is not b.op or content_key(a, layout_sensitive) != content_key(b, layout_sensitive):
+    if a.op is not b.op or _content(a, layout_sensitive, channels) != _content(b, layout_sensitive, channels):
         return False
     if not _same_operands(a.operands, b.operands, eq_operands, not ordered and a.op.has(Trait.COMMUTATIVE)):
         return False
@@ -76,3 +85,12 @@ def _same_operands(
 
 def _same(a: HloInstruction, b: HloInstruction) -> bool:
     return a is b
+
+
+def _content(instruction: HloInstruction, layouts: bool, channels: bool) -> tuple[Hashable, ...]:
+    key = content_key(instruction, layouts)
+    channel = getattr(instruction.attributes, "channel_id", None)
+    if channels or channel is None:
+        return key
+    attributes: Any = instruction.attributes
+    return tuple(dataclasses.replace(attributes, channel_id=0) if part is attributes else part for part in key)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from xjit.hlo import HloInstruction, Trait
+from xjit.hlo.compare.identity import identical, identical_ignoring_channel_id
 from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.framework.base import has_control_dependencies
 
@@ -286,23 +287,9 @@ def are_alike(instructions: Sequence[HloInstruction], is_layout_sensitive: bool)
     first = instructions[0]
     if not all(i.opcode == first.opcode and i.operand_count == first.operand_count for i in instructions):
         return False
-    channels = [getattr(i.attributes, "channel_id", None) for i in instructions]
-    if first.opcode == "all-reduce" and channels[0] is not None:
-        return all(c is not None for c in channels) and all(
-            _is_same(first, i, is_layout_sensitive, ignores_channel=True) for i in instructions[1:]
-        )
-    return all(_is_same(first, i, is_layout_sensitive) for i in instructions[1:])
 
-
-def _is_same(a: HloInstruction, b: HloInstruction, is_layout_sensitive: bool, ignores_channel: bool = False) -> bool:
     def same_shape(x: HloInstruction, y: HloInstruction) -> bool:
         return x.shape == y.shape if is_layout_sensitive else x.shape.compatible(y.shape)
 
-    if not ignores_channel:
-        return a.identical(b, eq_operands=same_shape, layout_sensitive=is_layout_sensitive)
-    channel = b.attributes_as(type(b.attributes)).channel_id  # type: ignore[attr-defined]
-    b.update_attributes(channel_id=a.attributes.channel_id)  # type: ignore[union-attr]
-    try:
-        return a.identical(b, eq_operands=same_shape, layout_sensitive=is_layout_sensitive)
-    finally:
-        b.update_attributes(channel_id=channel)
+    same = identical_ignoring_channel_id if first.opcode == "all-reduce" else identical
+    return all(same(first, i, same_shape, layout_sensitive=is_layout_sensitive) for i in instructions[1:])
