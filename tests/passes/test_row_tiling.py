@@ -13,9 +13,10 @@ from xjit.linalg_ext.automatic import rows
 from xjit.linalg_ext.ir import LinalgError, Operation
 from xjit.passes import PassDriver
 from xjit.passes.fusion.row_tiling import RowTiling
+from xjit.passes.simplify.hlo_dce import HloDCE
 
 ROWS, LENGTH = 9, 9 << 13
-SMALL = RowTiling(max_tile_bytes=1 << 10, max_row_elements=1 << 10, min_result_bytes=0)
+SMALL = RowTiling(max_tile_bytes=1 << 10, max_row_elements=1 << 10, max_fused_elements=1 << 10, min_result_bytes=0)
 """The pass, for rows of thousands."""
 SOFTMAX = """
 HloModule softmax
@@ -98,6 +99,20 @@ def test_the_array_is_read_twice_and_written_once() -> None:
     size = 4 << 20 << 2
     assert compiled.memory_analysis().temp_size_in_bytes < size // 64
     assert 3 * size <= sum(k.bytes_accessed for k in compiled.kernels) < 3.1 * size
+
+
+def test_rows_that_are_read_again_stay_whole_as_long_as_a_fusion_keeps_them_in_the_cache() -> None:
+    """As the vocabularies of language models are; maxima and sums alone are reduced part by part."""
+    vocabulary = 128_256
+    compiled = xjit.compile(softmax(rows=40, length=vocabulary))
+    assert sum(k.bytes_accessed for k in compiled.kernels) < 2.1 * 40 * vocabulary * 4
+    assert not RowTiling().regions(xjit.parse_hlo(softmax(rows=40, length=vocabulary)))
+    assert RowTiling().regions(xjit.parse_hlo(softmax(rows=40, length=1 << 19)))
+    text = softmax(rows=40, length=vocabulary)
+    sums_alone = text.replace("ROOT y", "y").replace("\n}\n", "\n  ROOT s = f32[40] negate(total)\n}\n")
+    module = xjit.parse_hlo(sums_alone)
+    assert HloDCE().run(module)
+    assert RowTiling().regions(module)
 
 
 def test_constants_that_the_logits_need_too_do_not_keep_rows_whole() -> None:

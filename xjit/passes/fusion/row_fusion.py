@@ -170,7 +170,7 @@ class RowFusion(HloModulePass):
     name = "row-fusion"
     aliases = ("softmax-fusion",)
     opcodes = frozenset({"reduce"})
-    max_row_elements: int = 64 * 1024
+    max_row_elements: int = 1 << 18
     max_instructions: int = 300
     max_operands: int = 64
     max_reductions: int = 8

@@ -29,16 +29,17 @@ tiled_rows: Provided[[HloModule, int], HloModule | None] = Provided("the engine 
 class RowTiling(HloModulePass):
     """Cuts long rows, whose reductions need each other, into parts of at most `max_tile_bytes`.
 
-    Rows of more than `max_row_elements`, which no fusion keeps in the cache, are cut, and shorter ones where there are
-    at most `few_rows` in an array of `min_elements`: threads share out parts, of which there are at least `min_tiles`.
-    Where whole arrays are computed again for what is read of them, those of less than `min_result_bytes` are left: they
-    stay in the cache.
+    Rows of more than `max_row_elements` are cut, and shorter ones where there are at most `few_rows` in an array of
+    `min_elements`: threads share out parts, of which there are at least `min_tiles`. Where whole arrays are computed
+    from the reductions, rows are read again: up to `max_fused_elements` a fusion keeps them in the cache, and arrays of
+    less than `min_result_bytes` stay there anyway.
     """
 
     name = "row-tiling"
     opcodes = frozenset({"reduce"})
     max_tile_bytes: int = 1 << 15
     max_row_elements: int = 1 << 16
+    max_fused_elements: int = 1 << 18
     few_rows: int = 32
     min_elements: int = 1 << 17
     min_tiles: int = 64
@@ -74,13 +75,19 @@ class RowTiling(HloModulePass):
         is_few = elements >= self.min_elements and elements <= self.few_rows * length
         return elements > 0 and (length > self.max_row_elements or is_few)
 
+    def _is_better_cut(self, rows: Shape) -> bool:
+        """Whether an array with such rows, which is computed from reductions of them, is read from memory twice."""
+        length, elements = rows.dimensions[-1], rows.num_elements
+        is_long = length > self.max_fused_elements or elements <= self.few_rows * length
+        return is_long and physical_byte_size(rows) >= self.min_result_bytes
+
     def _parts(self, region: RowRegion) -> int:
         """Returns into how many parts rows are cut, as few as fit; 1 if they stay, or no divisor is near."""
         rows = region.rows
         is_read_again = any(o.shape.dimensions == rows.dimensions for o in region.outputs)
-        if is_read_again and physical_byte_size(rows) < self.min_result_bytes:
-            return 1
         length = rows.dimensions[-1]
+        if is_read_again and not self._is_better_cut(rows):
+            return 1
         row_bytes = length * rows.element_type.byte_width
         fewest = max(-(-row_bytes // self.max_tile_bytes), -(-self.min_tiles * length // rows.num_elements), 2)
         return next((n for n in range(fewest, 4 * fewest + 1) if length % n == 0), 1)
