@@ -276,5 +276,5 @@ class _ScheduleEmitter:
         self._accumulators.publish()
         values = [self._fused.element(self._instructions[s.instruction], s.index, output=s.output)[0] for s in stores]
         guard = self._sharing.store_guard()
-        for store, value in zip(stores, values, strict=True):
-            self._fused.memory.store(self._results[store.result], store.place, value, guard)
+        items = [(self._results[s.result], s.place, value) for s, value in zip(stores, values, strict=True)]
+        self._fused.memory.store_all(items, guard)

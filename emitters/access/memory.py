@@ -14,9 +14,10 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from xjit.affine import AffineExpr, Interval, dim, linear_combination, substitute
+from xjit.affine import AffineExpr, Interval, constant, dim, linear_combination, substitute
 from xjit.emitters.access.complex_pairs import load_pairs, split_pairs, store_pairs
 from xjit.emitters.access.physical_offsets import physical_offset
+from xjit.emitters.access.row_block import load_column, row_length, store_columns
 from xjit.emitters.access.transpose_tile import load_from_tile
 from xjit.emitters.elemental import ComplexValue, RegisterValue, load_convert, storage_type, store_convert
 from xjit.emitters.loops.loop_levels import VectorVariable
@@ -194,7 +195,7 @@ class MemoryAccess:
             if varies and self._is_whole_or_none(buffer, offset, guard):
                 raw = self._load_whole(buffer.pointer, kind, offset, guard, level.builder)
             elif varies:
-                raw = self._load_vector(
+                raw = self._load_column(buffer, kind, offset, guard) or self._load_vector(
                     buffer.pointer, kind, offset, self._needed(buffer, offset, guard), level.builder
                 )
             else:
@@ -255,6 +256,17 @@ class MemoryAccess:
         wide = vector(kind, self._lanes().width)
         position = builder.select(guard.scalar, self.nest.index_value(offset), const_int(I64, 0))
         return builder.load(wide, builder.gep(kind, pointer, position), align=self._alignment(wide, offset))
+
+    def _load_column(self, buffer: Buffer, kind: LLVMType, offset: AffineExpr, guard: Guard) -> Value | None:
+        """Loads one element of each row, where a window around those of all lanes is too wide."""
+        lanes, pattern = self._lanes(), self.nest.lane_pattern(offset)
+        whole = guard == EVERYWHERE and lanes.mask is None and lanes.present == lanes.width
+        if pattern is None or not whole or not self.nest.target.has_vector_arithmetic:
+            return None
+        length = row_length(pattern)
+        if length <= MAX_WINDOW:
+            return None
+        return load_column(self.nest, buffer.pointer, kind, offset, lanes.width, length, buffer.shape.num_elements)
 
     def _load_vector(
         self, pointer: Value, kind: LLVMType, offset: AffineExpr, guard: Guard, builder: IRBuilder
@@ -345,6 +357,40 @@ class MemoryAccess:
             real = self._load_scalar(buffer.pointer, part, offset * 2, guard, builder)
             imag = self._load_scalar(buffer.pointer, part, offset * 2 + 1, guard, builder)
         return ComplexValue(real, imag)
+
+    def store_all(
+        self, stores: Sequence[tuple[Buffer, Sequence[AffineExpr], RegisterValue]], guard: Guard = EVERYWHERE
+    ) -> None:
+        """Emits writes at the innermost level, those of all elements of rows at once."""
+        columns: dict[str, list[tuple[Buffer, Sequence[AffineExpr], RegisterValue]]] = {}
+        for each in stores:
+            columns.setdefault(each[0].pointer.text, []).append(each)
+        for group in columns.values():
+            if len(group) == 1 or not self._store_columns(group, guard):
+                for buffer, index, value in group:
+                    self.store(buffer, index, value, guard)
+
+    def _store_columns(
+        self, stores: Sequence[tuple[Buffer, Sequence[AffineExpr], RegisterValue]], guard: Guard
+    ) -> bool:
+        """Writes the columns of a block of rows; returns whether that is what the stores are."""
+        nest, buffer = self.nest, stores[0][0]
+        lanes, element = nest.vector, buffer.shape.element_type
+        parts = [value for _, _, value in stores if isinstance(value, Value)]
+        if lanes is None or guard != EVERYWHERE or lanes.mask is not None or len(parts) < len(stores):
+            return False
+        first, *others = (physical_offset(nest.table, buffer.shape, index) for _, index, _ in stores)
+        pattern = nest.lane_pattern(first)
+        if pattern is None or row_length(pattern) != len(stores) or lanes.present != lanes.width:
+            return False
+        if any(nest.simplify(o - first) != constant(n) for n, o in enumerate(others, 1)):
+            return False
+        builder, kind = nest.builder, storage_type(element)
+        raw = [store_convert(builder, element, value) for value in parts]
+        values = [value if value.type.is_vector else builder.splat(value, lanes.width) for value in raw]
+        address = self._address(buffer.pointer, kind, first, builder)
+        store_columns(builder, address, values, nest.target.vector_bits // kind.bits)
+        return True
 
     def store(
         self, buffer: Buffer, index: Sequence[AffineExpr], value: RegisterValue, guard: Guard = EVERYWHERE

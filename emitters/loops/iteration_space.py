@@ -16,6 +16,8 @@ from xjit.emitters.loops.variables import VariableTable
 
 Index = tuple[AffineExpr, ...]
 MAX_SPLITS = 12
+MAX_COLUMNS = 16
+"""Of short rows whose columns are all in registers at once."""
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.access.access_analysis import AccessAnalysis, Accesses, Index
+from xjit.emitters.loops.iteration_space import MAX_COLUMNS
 from xjit.emitters.schedule.statements import Combination, Lanes, Reduction
 from xjit.hlo import attributes as at
 from xjit.hlo.ir.instruction import HloInstruction
@@ -80,10 +81,12 @@ def _symbols(ranges: Sequence[int]) -> tuple[AffineExpr, ...]:
 def _written_out(analysis: AccessAnalysis, instruction: HloInstruction, index: Index, ranges: Sequence[int]) -> int:
     """How many of the inner loops are written out: it is known then how lanes lie, and which a step does not have."""
     inner = analysis.reduced_accesses(instruction, index).reductions
+    is_row = instruction.opcode == "reduce" and analysis.contiguous_range(instruction, index) is not None
+    most = MAX_COLUMNS if is_row else MAX_STEPS
     count, steps = 0, 1
     for p in reversed(ranges):
         steps *= analysis.table.size(p)
-        if not 0 < steps <= MAX_STEPS or any(e.uses_dim(p) for _, place in inner for e in place):
+        if not 0 < steps <= most or any(e.uses_dim(p) for _, place in inner for e in place):
             break
         count += 1
     return count

@@ -26,7 +26,8 @@ from xjit.emitters.loops.variables import VariableTable, factor_of
 from xjit.emitters.planners.cpu.nests import MIN_PARALLEL_UNITS, drop_single_trips, element_nest, merge_outer
 from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork, PlanContext
 from xjit.emitters.planners.cpu.regions import regions
-from xjit.emitters.planners.cpu.row_groups import group_rows, row_group_part
+from xjit.emitters.planners.cpu.row_columns import row_columns_part, suits_columns
+from xjit.emitters.planners.cpu.row_groups import group_rows, reads_blocks, row_group_part
 from xjit.emitters.planners.cpu.transpose import tiled_spaces, transposed_loop
 from xjit.emitters.planners.reduction import MIN_VECTOR_RANGE
 from xjit.emitters.schedule.schedule import Schedule
@@ -48,6 +49,8 @@ CHAIN_REGISTERS, CHAIN_OPERATIONS = 4, 48
 """The same of what takes so many operations, as unrolled loops do: one after the other, for most of them."""
 REDUCED_REGISTERS = 4
 """Registers of a vector of reductions: sums wait for each other, and those of one lane are added in order."""
+BLOCK_REGISTERS = 2
+"""The same where all columns of a block of rows are in registers."""
 LONG_VECTORS = 16
 """As many vectors of two registers must be in a row: for fewer elements the code is not worth its compilation."""
 
@@ -106,7 +109,7 @@ def plan_parts(planning: LoopPlanning, parts_of: SpacePlanner | None = None) -> 
             if not any(_is_long(planning, r) for access in planning.accesses(space) for r, _ in access.row_reductions):
                 long = any(_is_long(planning, r) for access in planning.accesses(space) for r, _ in access.reductions)
                 plain = planning.context.parts_of is None and not long
-                if not _gathers_rows(planning, space):
+                if not _gathers_rows(planning, space) and not (plain and suits_columns(planning, space)):
                     space = merge_short_innermost(space, planning.lanes, MAX_PERIOD if plain else 1)
             parts += parts_of(planning, space)
     return parts
@@ -130,6 +133,9 @@ def _reduced_elements(planning: LoopPlanning, reduce: HloInstruction) -> int:
 def plain_parts(planning: LoopPlanning, space: IterationSpace) -> list[Part]:
     """Returns one loop nest, or groups of rows, or whole transpose tiles, and the rest."""
     width = vector_width(planning, space)
+    columns = row_columns_part(planning, space, planning.lanes)
+    if columns is not None:
+        return [columns]
     groups, *rest = group_rows(planning, space, width)
     grouped = row_group_part(planning, groups) if groups is not space else None
     if grouped is not None:
@@ -181,7 +187,7 @@ def vector_width(planning: LoopPlanning, space: IterationSpace) -> int:
             # elements of shorter rows lie close enough for lanes across rows; a search has a first element per lane
             by_lanes = reduction_identity(reduce.to_apply) is not None or reduced >= 2 * planning.lanes
             if by_lanes and any(e.uses_dim(innermost) for e in index) and reduced > MIN_VECTOR_RANGE:
-                return 0
+                return planning.lanes if reads_blocks(planning, space) else 0
     return planning.lanes
 
 
@@ -197,7 +203,7 @@ def _registers(planning: LoopPlanning, space: IterationSpace, width: int) -> int
         return period
     accesses = planning.accesses(space)
     if any(e.uses_dim(row) for a in accesses for _, index in a.reductions for e in index):
-        return REDUCED_REGISTERS
+        return BLOCK_REGISTERS if reads_blocks(planning, space) else REDUCED_REGISTERS
     operations = sum(a.operations for a in accesses)
     is_long = any(i.op.has(Trait.TRANSCENDENTAL) for i in planning.view.instructions())
     if (is_long or operations >= LONG_OPERATIONS) and not any(a.reductions for a in accesses):

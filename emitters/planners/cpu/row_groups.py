@@ -10,7 +10,8 @@ import math
 from collections.abc import Sequence
 
 from xjit.emitters.access.access_analysis import Index
-from xjit.emitters.loops.iteration_space import IterationSpace
+from xjit.emitters.loops.iteration_space import MAX_COLUMNS, IterationSpace
+from xjit.emitters.loops.variables import factor_of
 from xjit.emitters.planners.cpu.nests import merge_outer, reductions_by_level
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.reduction import plan_reduction, range_symbols, selects_index
@@ -37,7 +38,7 @@ def group_rows(planning: LoopPlanning, space: IterationSpace, width: int) -> lis
     Only the space itself where rows are long, few, or not reduced by lanes, or where the lanes are `width` rows anyway.
     """
     row = _row_loop(planning, space)
-    if width and row == space.loops[-1] and not _searches(planning, space):
+    if width and row == space.loops[-1] and (reads_blocks(planning, space) or not _searches(planning, space)):
         return [space]
     lanes = _lanes(planning, space) if row is not None else 0
     if row is None or not lanes or space.size(row) < MIN_GROUPS * lanes:
@@ -45,6 +46,29 @@ def group_rows(planning: LoopPlanning, space: IterationSpace, width: int) -> lis
     whole, *rest = space.peel(row, lanes)
     last = whole.loops[space.loops.index(row)]
     return [whole.split(last, lanes), *rest]
+
+
+def reads_blocks(planning: LoopPlanning, space: IterationSpace, row: int | None = None) -> bool:
+    """Whether reductions are of short rows that lie behind each other along a loop, the innermost one by default: where
+    its lanes are rows, they are turned to columns in registers (see xjit.emitters.access.row_block).
+    """
+    target, found = planning.context.target, _reductions(planning, space)
+    if not target.has_vector_arithmetic or target.scalar_loops or not found:
+        return False
+    row = space.loops[-1] if row is None else row
+    return all(i.opcode == "reduce" and _reads_block(planning, i, index, row) for i, index in found)
+
+
+def _reads_block(planning: LoopPlanning, instruction: HloInstruction, index: Index, row: int) -> bool:
+    ranges = range_symbols(planning.analysis, instruction)
+    if math.prod(planning.table.size(e.position) for e in ranges) > MAX_COLUMNS:
+        return False
+    accesses = planning.analysis.reduced_accesses(instruction, index)
+    if any(leaf.shape.element_type.is_complex for leaf, _ in accesses.reads):
+        return False
+    steps = {leaf: factor_of(offset, row) for (leaf, _), offset in zip(accesses.reads, accesses.offsets, strict=True)}
+    columns = sum(step for step in steps.values() if step is not None and step > 1)  # that are in registers at once
+    return 0 < columns <= MAX_COLUMNS and all(step is not None and step >= 0 for step in steps.values())
 
 
 def row_group_part(planning: LoopPlanning, space: IterationSpace) -> Part | None:

@@ -113,6 +113,11 @@ class Writer:
         return self.add(HloInstruction.create_tuple(operands))
 
 
+def in_layout(into: Expansion, result: HloInstruction) -> HloInstruction:
+    """Returns the result in the layout of what is replaced."""
+    return result if result.shape == into.source.shape else into.like_source("copy", [result])
+
+
 def row_major(operand: HloInstruction) -> Shape:
     """Returns the shape of an array, without its layout."""
     return Shape.array(operand.shape.element_type, operand.shape.dimensions)

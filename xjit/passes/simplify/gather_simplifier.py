@@ -8,7 +8,7 @@ from xjit.hlo import HloInstruction
 from xjit.hlo.attributes import GatherAttributes
 from xjit.passes.expand.index_rows import IndexRows, index_matrix, without
 from xjit.passes.expand.op_expander import OpExpander
-from xjit.passes.expand.writing import Writer
+from xjit.passes.expand.writing import Writer, in_layout
 from xjit.passes.framework.expansion import Expansion
 
 
@@ -51,8 +51,3 @@ def _is_simplified(gather: HloInstruction) -> bool:
     a, (operand, indices) = gather.attributes_as(GatherAttributes), gather.operands
     whole = bool(operand.shape.rank) and not a.collapsed_slice_dims and 0 not in a.slice_sizes
     return whole and indices.shape.rank == 2 and a.index_vector_dim == 1 and 0 not in a.offset_dims
-
-
-def in_layout(into: Expansion, result: HloInstruction) -> HloInstruction:
-    """Returns the result in the layout of what is replaced."""
-    return result if result.shape == into.source.shape else into.like_source("copy", [result])
