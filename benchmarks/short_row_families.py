@@ -14,6 +14,30 @@ PICTURES: Sizes = ((4, 100, 3), (8, 56, 16), (1, 28, 32))
 """Batch, rows and columns, channels."""
 
 
+CLASSES: Sizes = ((5000, 10), (60_000, 5), (60_000, 16))
+"""Rows, with a number for each class."""
+
+
+def standardized(x: Any) -> Any:
+    """Rows of mean 0 and variance 1."""
+    return (x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
+
+
+def rotation(q: Any) -> Any:
+    """The matrix of each quaternion."""
+    w, x, y, z = q.T
+    return jnp.stack([
+        jnp.stack([1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w)], -1),
+        jnp.stack([2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)], -1),
+        jnp.stack([2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)], -1),
+    ], -2)  # fmt: skip
+
+
+def picked_columns(x: Any) -> Any:
+    """Columns from all over an array, each changed in its own way."""
+    return jnp.stack([x[:, 3], -x[:, 50], 2 * x[:, 17], x[:, 40] ** 2, x[:, 7], abs(x[:, 31])], -1)
+
+
 def pictures(batch: int, size: int, channels: int) -> Arguments:
     """Images of square size, channels last."""
     return normal(batch, size, size, channels)
@@ -31,6 +55,19 @@ SHORT_ROW_FAMILIES = (
     Family("pairs of points", lambda x: jnp.stack([x, 2 * x], 1), normal, POINTS),
     Family("running sums of points", lambda x: jnp.cumsum(x, -1), normal, POINTS),
     Family("softmax of points", jax.nn.softmax, normal, POINTS),
+    Family("the largest of classes", lambda x: jnp.argmax(x, -1), normal, CLASSES),
+    Family("softmax of classes", jax.nn.softmax, normal, CLASSES),
+    Family("logsumexp of classes", lambda x: jax.nn.logsumexp(x, -1), normal, CLASSES),
+    Family("standardized classes", standardized, normal, CLASSES),
+    Family("picked columns", picked_columns, normal, ((1000, 64), (16_384, 64), (16_384, 256))),
+    Family(
+        "edges of triangles",
+        lambda v, i, j: v[j] - v[i],
+        lambda n, m: several(normal(n, 3), indices(m, n), indices(m, n)),
+        ((500, 1000), (5000, 20_000), (20_000, 60_000)),
+    ),
+    Family("matrices of quaternions", rotation, lambda n: normal(n, 4), ((500,), (5000,), (50_000,))),
+    Family("channels turned around", lambda x: x[..., jnp.array([2, 1, 0])], pictures, ((4, 100, 3), (8, 224, 3))),
     Family("pooled pictures", pooled, pictures, PICTURES),
     Family(
         "sums of segments of points",

@@ -13,11 +13,12 @@ import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from xjit.affine import AffineExpr, Interval, constant, dim, linear_combination, substitute
 from xjit.emitters.access.complex_pairs import load_pairs, split_pairs, store_pairs
 from xjit.emitters.access.physical_offsets import physical_offset
-from xjit.emitters.access.row_block import load_column, row_length, store_columns
+from xjit.emitters.access.row_block import load_column, load_column_from_anywhere, row_length, store_columns
 from xjit.emitters.access.transpose_tile import load_from_tile
 from xjit.emitters.elemental import ComplexValue, RegisterValue, load_convert, storage_type, store_convert
 from xjit.emitters.loops.loop_levels import VectorVariable
@@ -26,11 +27,13 @@ from xjit.emitters.loops.variables import known_divisor
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.types import I1, I64, LLVMType, int_type, vector
-from xjit.llvm.values import Value, const_int, const_vector
+from xjit.llvm.values import Value, const_int, const_vector, poison
 
 BUFFER_ALIGNMENT = 16  # bytes: that of every operand and result of a kernel
 SECOND_LEVEL = 2  # the locality of a prefetch that leaves the first-level cache alone
 MAX_WINDOW = 4  # vectors that a load of unevenly spaced elements may span
+MIN_RUN = 4
+"""Elements, on average, of what is loaded at a time where lanes lie in several places."""
 MIN_EXACT_BITS = 32
 """Smaller elements are stored by masks: parts of vectors would be many, and no loop reads them where it writes them."""
 
@@ -135,6 +138,17 @@ def _first_lane(guard: Guard, builder: IRBuilder) -> Guard:
         return guard
     wanted = builder.extract_element(guard.lanes, 0)
     return Guard(wanted if guard.scalar is None else builder.and_(guard.scalar, wanted), None, guard.depth)
+
+
+def _runs(pattern: Sequence[int]) -> list[range]:
+    """Cuts lanes where the next element is not behind the one before; none if they are few elements each."""
+    runs: list[range] = []
+    for place in pattern:
+        if runs and place == runs[-1].stop:
+            runs[-1] = range(runs[-1].start, place + 1)
+        else:
+            runs.append(range(place, place + 1))
+    return runs if len(runs) * MIN_RUN <= len(pattern) else []
 
 
 def _needed_lanes(pattern: Sequence[int] | None, known: Sequence[bool] | None) -> Sequence[int]:
@@ -261,12 +275,17 @@ class MemoryAccess:
         """Loads one element of each row, where a window around those of all lanes is too wide."""
         lanes, pattern = self._lanes(), self.nest.lane_pattern(offset)
         whole = guard == EVERYWHERE and lanes.mask is None and lanes.present == lanes.width
-        if pattern is None or not whole or not self.nest.target.has_vector_arithmetic:
+        if not whole or not self.nest.target.has_vector_arithmetic:
             return None
+        nest, size = self.nest, buffer.shape.num_elements
+        if pattern is None:
+            builder = nest.levels[nest.depth_of(offset)].builder
+            lane_addresses = partial(self._lane_addresses, buffer.pointer, kind, builder=builder)
+            return load_column_from_anywhere(nest, lane_addresses, kind, offset, lanes.width, size)
         length = row_length(pattern)
         if length <= MAX_WINDOW:
             return None
-        return load_column(self.nest, buffer.pointer, kind, offset, lanes.width, length, buffer.shape.num_elements)
+        return load_column(nest, buffer.pointer, kind, offset, lanes.width, length, size)
 
     def _load_vector(
         self, pointer: Value, kind: LLVMType, offset: AffineExpr, guard: Guard, builder: IRBuilder
@@ -290,6 +309,8 @@ class MemoryAccess:
             if max(needed) - min(needed) < MAX_WINDOW * lanes.width:
                 wanted = [place if place in needed else needed[0] for place in pattern]
                 return self._load_window(pointer, kind, offset, wanted, lanes, builder)
+            if mask is None and (runs := _runs(pattern)):
+                return self._load_runs(pointer, kind, offset, runs, builder)
         return self._gather(pointer, kind, offset, mask, lanes, builder)
 
     def _fetch_next(self, address: Value, kind: LLVMType, offset: AffineExpr, builder: IRBuilder) -> None:
@@ -324,6 +345,21 @@ class MemoryAccess:
         order = [p - low if p - low < width else width + p - last for p in pattern]
         order += [0] * (lanes.width - len(order))
         return builder.shuffle_vector(first, None if last == low else second, order)
+
+    def _load_runs(
+        self, pointer: Value, kind: LLVMType, offset: AffineExpr, runs: Sequence[range], builder: IRBuilder
+    ) -> Value:
+        """Loads elements that follow each other at a time."""
+        address, width = self._address(pointer, kind, offset, builder), self._lanes().width
+        result, first = poison(vector(kind, width)), 0
+        for run in runs:
+            place = builder.gep(kind, address, const_int(I64, run.start))
+            part = builder.load(vector(kind, len(run)), place, align=kind.bits // 8)
+            own = range(first, first + len(run))
+            moved = builder.shuffle_vector(part, None, [n - first if n in own else -1 for n in range(width)])
+            result = builder.shuffle_vector(result, moved, [width + n if n in own else n for n in range(width)])
+            first += len(run)
+        return result
 
     def _gather(
         self,

@@ -3,12 +3,13 @@
 Where the lanes of a vector are rows that lie behind each other, gathers of one column after the other would touch each
 row as often as it is long. Instead the rows are loaded, as many elements of each as the next power of two says, and
 turned by shuffles. The first column that is needed loads the block, the others find it. Columns that are written are
-turned to rows in the same way.
+turned to rows in the same way. Rows may also lie where data say: a gather's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 from xjit.affine import AffineExpr
 from xjit.emitters.loops.iteration_space import MAX_COLUMNS
@@ -33,55 +34,86 @@ def load_column(
 
     `size`: elements of the array. Nothing behind it is read.
     """
-    if rows & rows - 1 or any(factor % length for _, factor in offset.terms):
+    place = _place_in_row(nest, offset, length, size)
+    if place is None or rows & rows - 1:
         return None
-    column = offset.constant_term % length
-    start = offset - column
-    bounds = nest.interval(start)  # of all lanes
-    if bounds.lower < 0 or bounds.upper + length > size:
-        return None
+    start, column = place
     level = nest.levels[nest.depth_of(offset)]
     key = ("rows", pointer.text, kind, start, rows)
     columns = level.cache.get(key)
     if columns is None:
-        block = _Block(level.builder, pointer, kind, nest.index_value(start), length)
-        lanes = min(rows, nest.target.vector_bits // kind.bits)
-        columns = level.cache[key] = block.columns(rows, lanes)
+        builder, lanes = level.builder, min(rows, nest.target.vector_bits // kind.bits)
+        first = builder.gep(kind, pointer, nest.index_value(start))
+
+        def load(row: int, column: int, width: int) -> Value:
+            """Loads elements of a row, and what is behind it; but not what is behind the last one."""
+            place = row * length + column
+            over = max(0, place + width - rows * length)
+            address = builder.gep(kind, first, const_int(I64, place - over))
+            loaded = builder.load(vector(kind, width), address, align=kind.bits // 8)
+            moved = [min(n + over, width - 1) for n in range(width)]
+            return builder.shuffle_vector(loaded, None, moved) if over else loaded
+
+        columns = level.cache[key] = _turned(builder, load, rows, lanes, length)
     return columns[column]
 
 
-class _Block:
-    """Rows behind each other in memory, from `start` on."""
+def load_column_from_anywhere(
+    nest: LoopNest, address_of: Callable[[AffineExpr], Value], kind: LLVMType, offset: AffineExpr, rows: int, size: int
+) -> Value | None:
+    """The same where data say where each row lies: `address_of` returns the addresses of the lanes' elements."""
+    length = math.gcd(*(factor for _, factor in offset.terms))
+    place = _place_in_row(nest, offset, length, size) if 1 < length <= MAX_COLUMNS else None
+    if place is None or rows & rows - 1:
+        return None
+    start, column = place
+    level = nest.levels[nest.depth_of(offset)]
+    builder, addresses = level.builder, address_of(start)
+    key = ("rows", addresses.text, kind)
+    columns = level.cache.get(key)
+    if columns is None:
 
-    def __init__(self, builder: IRBuilder, pointer: Value, kind: LLVMType, start: Value, length: int) -> None:
-        self._builder, self._kind, self._length = builder, kind, length
-        self._first = builder.gep(kind, pointer, start)
+        def load(row: int, column: int, width: int) -> Value:
+            """Loads elements of a row, and nothing behind it."""
+            count = min(width, length - column)
+            address = builder.gep(kind, builder.extract_element(addresses, row), const_int(I64, column))
+            loaded = builder.load(vector(kind, count), address, align=kind.bits // 8)
+            if count == 1:
+                return builder.insert_element(poison(vector(kind, width)), loaded, 0)
+            present = [n if n < count else -1 for n in range(width)]
+            return builder.shuffle_vector(loaded, None, present) if count < width else loaded
 
-    def columns(self, rows: int, lanes: int) -> list[Value]:
-        """Returns all columns of that many rows, which are turned `lanes` at a time."""
-        pieces = [self._turned(first, lanes, rows) for first in range(0, rows, lanes)]
-        return [_side_by_side(self._builder, parts) for parts in zip(*pieces, strict=True)]
+        lanes = min(rows, nest.target.vector_bits // kind.bits)
+        columns = level.cache[key] = _turned(builder, load, rows, lanes, length)
+    return columns[column]
 
-    def _turned(self, first: int, lanes: int, rows: int) -> list[Value]:
-        builder, side = self._builder, min(1 << (self._length - 1).bit_length(), lanes)
-        columns: list[Value] = []
-        for column in range(0, self._length, side):
-            vectors = [
-                _side_by_side(builder, [self._row(row, column, side, rows) for row in range(i, first + lanes, side)])
+
+def _place_in_row(nest: LoopNest, offset: AffineExpr, length: int, size: int) -> tuple[AffineExpr, int] | None:
+    """Returns where the row of each lane's element begins, all of which is in the array, and the element's column."""
+    if any(factor % length for _, factor in offset.terms):
+        return None
+    column = offset.constant_term % length
+    bounds = nest.interval(offset - column)  # of all lanes
+    return (offset - column, column) if bounds.lower >= 0 and bounds.upper + length <= size else None
+
+
+LoadRow = Callable[[int, int, int], Value]
+"""Loads from a row and a column on so many elements. What is behind the row's end may be anything."""
+
+
+def _turned(builder: IRBuilder, load: LoadRow, rows: int, lanes: int, length: int) -> list[Value]:
+    """Returns all columns of so many rows, which are turned `lanes` at a time."""
+    side = min(1 << (length - 1).bit_length(), lanes)
+    pieces: list[list[Value]] = [[] for _ in range(length)]
+    for first in range(0, rows, lanes):
+        for column in range(0, length, side):
+            block = [
+                _side_by_side(builder, [load(row, column, side) for row in range(i, first + lanes, side)])
                 for i in range(first, first + side)
             ]
-            columns += transpose_blocks(builder, vectors)
-        return columns[: self._length]
-
-    def _row(self, row: int, column: int, width: int, rows: int) -> Value:
-        """Loads `width` elements of a row; what they are behind the last row is not read."""
-        builder, place = self._builder, row * self._length + column
-        over = max(0, place + width - rows * self._length)
-        address = builder.gep(self._kind, self._first, const_int(I64, place - over))
-        loaded = builder.load(vector(self._kind, width), address, align=self._kind.bits // 8)
-        return (
-            builder.shuffle_vector(loaded, None, [min(n + over, width - 1) for n in range(width)]) if over else loaded
-        )
+            for parts, part in zip(pieces[column:], transpose_blocks(builder, block)):
+                parts.append(part)
+    return [_side_by_side(builder, parts) for parts in pieces]
 
 
 def store_columns(builder: IRBuilder, address: Value, columns: Sequence[Value], lanes: int) -> None:

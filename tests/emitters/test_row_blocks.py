@@ -11,6 +11,7 @@ import pytest
 
 import xjit
 from tests.support.kernels import check
+from xjit.hlo.types.primitive_type import PrimitiveType
 
 ROWS = 700
 REDUCERS = """HloModule m
@@ -173,3 +174,77 @@ def test_columns_are_joined_in_registers(length: int) -> None:
     assert "scatter" not in code
     rest = f"ROOT r = f32[640,{length}] add(joined, joined)"
     check(stack("f32", length, rows=640, rest=rest), options=options)
+
+
+CENTERS = """x = {kind}[{rows},{length}] parameter(0)
+  y = {kind}[{count},{length}] parameter(1)
+  z = {kind}[] constant(0)
+  a = {kind}[{rows},{count},{length}] broadcast(x), dimensions={{0,2}}
+  b = {kind}[{rows},{count},{length}] broadcast(y), dimensions={{1,2}}
+  d = {kind}[{rows},{count},{length}] subtract(a, b)
+  s = {kind}[{rows},{count},{length}] multiply(d, d)
+  ROOT r = {kind}[{rows},{count}] reduce(s, z), dimensions={{2}}, to_apply=add"""
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
+@pytest.mark.parametrize(("length", "count"), [(3, 16), (5, 2), (8, 8), (16, 3), (9, 11)])
+def test_distances_from_a_few_centers(length: int, count: int, level: str) -> None:
+    """The rows of one array are turned once, and the other's elements are the same for all lanes."""
+    for kind in ("f32", "s32"):
+        sizes = {"kind": kind, "rows": ROWS, "length": length, "count": count}
+        module = (REDUCERS + "ENTRY e {{\n  " + CENTERS + "\n}}\n").format(**sizes)
+        check(module, options=xjit.CompileOptions(cpu_level=level), rtol=2e-6, atol=2e-6)
+
+
+RUNS = """HloModule m
+ENTRY e {{
+  x = {kind}[3,4,5,{length}] parameter(0)
+  t = {kind}[3,5,4,{length}] transpose(x), dimensions={{0,2,1,3}}
+  ROOT n = {kind}[3,5,4,{length}] negate(t)
+}}
+"""
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
+@pytest.mark.parametrize("kind", ["f32", "f64", "s8"])
+def test_pieces_of_rows_are_loaded_as_they_lie(kind: str, level: str) -> None:
+    """As pictures are cut into patches: what a vector takes lies in a few places."""
+    for length in (3, 4, 7, 12):
+        check(RUNS.format(kind=kind, length=length), options=xjit.CompileOptions(cpu_level=level))
+
+
+def test_pieces_of_twelve_elements_are_not_gathered() -> None:
+    code = xjit.compile(RUNS.format(kind="f32", length=12), options=xjit.CompileOptions(cpu_level="avx512"))
+    assert "gather" not in code.as_text("llvm")
+
+
+GATHERED = """HloModule m
+ENTRY e {{
+  x = {kind}[90,{length}] parameter(0)
+  i = s32[{rows},1] parameter(1)
+  w = {kind}[{rows},{length}] parameter(2)
+  g = {kind}[{rows},{length}] gather(x, i), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}},
+    index_vector_dim=1, slice_sizes={{1,{length}}}
+  ROOT r = {kind}[{rows},{length}] multiply(g, w)
+}}
+"""
+
+
+@pytest.mark.parametrize("level", ["sse2", "avx2", "avx512"])
+@pytest.mark.parametrize("kind", ["f32", "f64", "s8", "c64"])
+def test_short_rows_from_anywhere(kind: str, level: str) -> None:
+    """Indices outside of the array are those of its first and last row."""
+    rng = np.random.default_rng(1)
+    for length in (2, 3, 5):
+        module = GATHERED.format(kind=kind, length=length, rows=ROWS)
+        dtype = PrimitiveType.from_text(kind).dtype
+        x, w = (rng.integers(-9, 9, (n, length)).astype(dtype) for n in (90, ROWS))
+        places = rng.integers(-3, 95, (ROWS, 1)).astype(np.int32)
+        check(module, x, places, w, options=xjit.CompileOptions(cpu_level=level))
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 5])
+def test_short_rows_from_anywhere_are_loaded_as_rows(length: int) -> None:
+    options = xjit.CompileOptions(cpu_level="avx512")
+    code = xjit.compile(GATHERED.format(kind="f32", length=length, rows=640), options=options).as_text("llvm")
+    assert "gather.v" not in code and "scatter" not in code

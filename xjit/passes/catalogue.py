@@ -33,6 +33,7 @@ from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.batched_gather_scatter_normalizer import BatchedGatherScatterNormalizer
 from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.cholesky_expander import CholeskyExpander
+from xjit.passes.expand.concatenate_dimension_grouper import ConcatenateDimensionGrouper
 from xjit.passes.expand.constant_gather_expander import ConstantGatherExpander
 from xjit.passes.expand.conv_canonicalization import ConvCanonicalization
 from xjit.passes.expand.convolution_4d_expander import Convolution4DExpander
@@ -184,12 +185,13 @@ _ALL: tuple[type[HloModulePass], ...] = (
     CholeskyExpander,
     CollectiveExpander,
     CollectivePermuteCSE,
+    ConcatenateDimensionGrouper,
     ConditionalCanonicalizer,
     ConditionalCodeMotion,
     ConditionalSimplifier,
     ConditionalToSelect,
-    ControlDepRemover,
     ConstantGatherExpander,
+    ControlDepRemover,
     ConvCanonicalization,
     Convolution4DExpander,
     ConvolutionGroupConverter,

@@ -26,6 +26,7 @@ from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionS
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.cholesky_expander import CholeskyExpander
+from xjit.passes.expand.concatenate_dimension_grouper import ConcatenateDimensionGrouper
 from xjit.passes.expand.constant_gather_expander import ConstantGatherExpander
 from xjit.passes.expand.conv_canonicalization import ConvCanonicalization
 from xjit.passes.expand.convolution_to_dot import ConvolutionToDot
@@ -100,6 +101,7 @@ NEEDED_FOR: Mapping[str, str] = {
     "attention-residuals": "gradients of loops over layers with attention, which would keep the scores of all layers",
     "batch-norm-expander": "batch normalization, which has no kernel of its own",
     "collective-expander": "collectives of modules for one device",
+    "concatenate-dimension-grouper": "matrices that are written element by element, as rotations of quaternions are",
     "constant-gather-expander": "columns and channels that a list of numbers picks, as BGR for RGB",
     "conditional-to-select": "conditionals inside kernels, where nothing can branch",
     "defuser": "modules that another compiler has fused",
@@ -171,6 +173,7 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
                 NarrowDotExpander(),
                 DotStrengthReduction(),
                 ConstantGatherExpander(),
+                ConcatenateDimensionGrouper(),
                 PlanarConvolutionRewriter(),  # what it pads is not to be folded into a window again
                 ScatterDimensionGrouper(),
                 ScatterParallelizer(),

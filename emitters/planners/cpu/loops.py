@@ -26,7 +26,7 @@ from xjit.emitters.loops.variables import VariableTable, factor_of
 from xjit.emitters.planners.cpu.nests import MIN_PARALLEL_UNITS, drop_single_trips, element_nest, merge_outer
 from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork, PlanContext
 from xjit.emitters.planners.cpu.regions import regions
-from xjit.emitters.planners.cpu.row_columns import row_columns_part, suits_columns
+from xjit.emitters.planners.cpu.row_columns import MIN_GATHERED_ROW, row_columns_part, suits_columns
 from xjit.emitters.planners.cpu.row_groups import group_rows, reads_blocks, row_group_part
 from xjit.emitters.planners.cpu.transpose import tiled_spaces, transposed_loop
 from xjit.emitters.planners.reduction import MIN_VECTOR_RANGE
@@ -53,9 +53,6 @@ BLOCK_REGISTERS = 2
 """The same where all columns of a block of rows are in registers."""
 LONG_VECTORS = 16
 """As many vectors of two registers must be in a row: for fewer elements the code is not worth its compilation."""
-
-MIN_GATHERED_ROW = 6
-"""Elements: of shorter rows from anywhere, those of several are gathered into one vector."""
 
 SpacePlanner = Callable[[LoopPlanning, IterationSpace], list[Part]]
 """Makes parts of a space without needless loops and divisions."""

@@ -7,6 +7,8 @@ turned in registers as they are read and written (see xjit.emitters.access.row_b
 
 from __future__ import annotations
 
+import math
+
 from xjit.affine import constant
 from xjit.emitters.access.access_analysis import Index
 from xjit.emitters.loops.iteration_space import MAX_COLUMNS, IterationSpace
@@ -14,14 +16,17 @@ from xjit.emitters.loops.variables import factor_of
 from xjit.emitters.planners.cpu.nests import merge_outer, reductions_by_level
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.cpu.row_groups import reads_blocks
-from xjit.emitters.planners.reduction import plan_reduction
-from xjit.emitters.schedule.statements import Loop, Part, Reduction, Role, Statement
+from xjit.emitters.planners.reduction import plan_reduction, range_symbols
+from xjit.emitters.schedule.statements import Let, Loop, Part, Reduce, Reduction, Role, Statement
 from xjit.hlo.attributes import ConcatenateAttributes
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.ir.instruction import HloInstruction
 
 LENGTHS = range(2, MAX_COLUMNS + 1)
 MIN_CHEAP_LENGTH = 4
+MANY_OPERATIONS = 16
+MIN_GATHERED_ROW = 6
+"""Elements: rows from anywhere that are as long are read as one each."""
 MIN_VECTORS = 4  # of rows
 
 
@@ -29,21 +34,20 @@ def row_columns_part(planning: LoopPlanning, space: IterationSpace, width: int) 
     """Plans vectors of `width` rows, with their reductions and the stores of each column; None for other spaces."""
     if not width or not suits_columns(planning, space):
         return None
-    columns = space.loops[-1]
     space = merge_outer(space, 2)
     planning.count.add(space, planning.accesses(space))
     loops = [Loop(p, Role.SERIAL, ()) for p in space.loops[:-2]] + [Loop(space.loops[-2], Role.VECTOR, (), width)]
-    rows = IterationSpace(space.table, space.loops[:-1], space.index)
+    column = space.loops[-1]
+    columns = [space.replace({column: constant(n)}, space.loops[:-1]) for n in range(space.size(column))]
 
     def plan(instruction: HloInstruction, index: Index, vectorised: bool) -> Reduction:
         return plan_reduction(planning.analysis, instruction, index, vectorised, planning.context.target)
 
-    levels = reductions_by_level(planning, rows, loops, plan)
-    body: tuple[Statement, ...] = tuple(
-        store
-        for column in range(space.size(columns))
-        for store in planning.work.stores(space.replace({columns: constant(column)}, rows.loops).index)
-    )
+    levels: list[list[Let | Reduce]] = [[] for _ in range(len(loops) + 1)]
+    for each in columns if _uses(planning, space, column) else columns[:1]:
+        for level, found in zip(levels, reductions_by_level(planning, each, loops, plan), strict=True):
+            level += [statement for statement in found if statement not in level]
+    body: tuple[Statement, ...] = tuple(store for each in columns for store in planning.work.stores(each.index))
     for number, loop in reversed(list(enumerate(loops))):
         role = loop.role if number else Role.TASK
         body = (Loop(loop.variable, role, (*levels[number + 1], *body), loop.lanes),)
@@ -51,10 +55,10 @@ def row_columns_part(planning: LoopPlanning, space: IterationSpace, width: int) 
 
 
 def suits_columns(planning: LoopPlanning, space: IterationSpace) -> bool:
-    """Whether the innermost loop is over columns of rows that lie behind each other in the results, and either reduces
-    rows or joins columns that are computed one by one.
+    """Whether the innermost loop is over columns of rows that lie behind each other in the results, and reduces rows,
+    gathers them, or joins columns that are computed one by one.
 
-    Rows of which a register holds several are as good as their elements are cheap, which it computes for all lanes.
+    A register holds several rows of few columns: that is as good where each element is cheap, and its own.
     """
     target = planning.context.target
     if len(space.loops) < 2 or not target.has_vector_arithmetic or target.scalar_loops:
@@ -67,20 +71,44 @@ def suits_columns(planning: LoopPlanning, space: IterationSpace) -> bool:
         return False
     if any(shape.element_type.is_complex for root in planning.work.roots for _, shape in root.shape.leaves()):
         return False
+    if _uses(planning, space, column):
+        return (length >= planning.lanes or _reduces_many(planning, space)) and reads_blocks(planning, space, row)
+    instructions, reduces = planning.view.instructions(), bool(_reductions(planning, space))
+    gathers = any(i.opcode == "gather" for i in instructions)
+    if gathers and not reduces and length < MIN_GATHERED_ROW:
+        return True
     if length < MIN_CHEAP_LENGTH and not _is_costly(planning, space):
         return False
-    reductions = [item for accesses in planning.accesses(space) for item in accesses.reductions]
-    if not reductions:
-        joined = [i for i in planning.view.instructions() if joins_columns(i)]
-        return any(i.shape.dimensions[-1] == length for i in joined)
-    return not any(e.uses_dim(column) for _, index in reductions for e in index) and reads_blocks(planning, space, row)
+    if reduces:
+        return reads_blocks(planning, space, row)
+    return any(joins_columns(i) and i.shape.dimensions[-1] == length for i in instructions)
+
+
+def _reductions(planning: LoopPlanning, space: IterationSpace) -> list[tuple[HloInstruction, Index]]:
+    return [item for accesses in planning.accesses(space) for item in accesses.reductions]
+
+
+def _uses(planning: LoopPlanning, space: IterationSpace, loop: int) -> bool:
+    """Whether the index of a reduction depends on a loop."""
+    return any(e.uses_dim(loop) for _, index in _reductions(planning, space) for e in index)
+
+
+def _reduces_many(planning: LoopPlanning, space: IterationSpace) -> bool:
+    """Whether an element takes as many others as a row has that is no longer short."""
+    sizes = [
+        math.prod(planning.table.size(e.position) for e in range_symbols(planning.analysis, instruction))
+        for instruction, _ in _reductions(planning, space)
+    ]
+    return max(sizes) >= MIN_CHEAP_LENGTH
 
 
 def _is_costly(planning: LoopPlanning, space: IterationSpace) -> bool:
     """Whether elements take long to compute, or to find: their rows are parts of long ones."""
-    if any(i.op.has(Trait.TRANSCENDENTAL) for i in planning.view.instructions()):
+    accesses = planning.accesses(space)
+    is_long = any(i.op.has(Trait.TRANSCENDENTAL) for i in planning.view.instructions())
+    if is_long or sum(each.operations for each in accesses) >= MANY_OPERATIONS:
         return True
-    offsets = [offset for accesses in planning.accesses(space) for offset in accesses.offsets]
+    offsets = [offset for each in accesses for offset in each.offsets]
     return any((factor_of(offset, space.loops[-2]) or 0) > MAX_COLUMNS for offset in offsets)
 
 
