@@ -55,6 +55,7 @@ class AllReduceCombiner(HloModulePass):
             return False
         reachability, changed = analyses.get(HloReachability, module).map(computation), False
         for waiting in kinds.values():
+            waiting = [i for i in waiting if physical_byte_size(i.shape) <= self.combine_threshold_in_bytes]
             while len(waiting) > 1:
                 group, waiting = self._split(waiting, reachability)
                 if len(group) > 1:
@@ -65,18 +66,14 @@ class AllReduceCombiner(HloModulePass):
     def _split(
         self, waiting: list[HloInstruction], reachability: HloReachabilityMap
     ) -> tuple[list[HloInstruction], list[HloInstruction]]:
-        """Returns a group that fits, from the first on, and the others."""
-        group, rest, size = [waiting[0]], list[HloInstruction](), physical_byte_size(waiting[0].shape)
-        for number, item in enumerate(waiting[1:], 1):
+        """Returns those from the first on that fit together, and the others: what needs one of a group ends it."""
+        size = 0
+        for number, item in enumerate(waiting):
             size += physical_byte_size(item.shape)
-            if size > self.combine_threshold_in_bytes or len(group) == self.combine_threshold_count:
-                return group, [*rest, *waiting[number:]]
-            if any(reachability.is_connected(member, item) for member in group):
-                rest.append(item)
-                size -= physical_byte_size(item.shape)
-            else:
-                group.append(item)
-        return group, rest
+            full = size > self.combine_threshold_in_bytes or number == self.combine_threshold_count
+            if full or any(reachability.is_connected(member, item) for member in waiting[:number]):
+                return waiting[:number], waiting[number:]
+        return waiting, []
 
 
 def _kind(all_reduce: HloInstruction) -> Hashable | None:
