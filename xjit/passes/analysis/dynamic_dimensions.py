@@ -208,23 +208,26 @@ def _pad(inference: DynamicDimensionInference, instruction: HloInstruction) -> S
 
 
 def _reshape(inference: DynamicDimensionInference, instruction: HloInstruction) -> Sizes:
-    """A dimension that stays keeps its size; one that is merged or split as the major one is multiplied or divided."""
+    """Of dimensions that are merged or split into others, the dynamic one is multiplied or divided by the others."""
     operand = instruction.operand(0)
     found: Sizes = {}
-    for sources, targets in _reshape_groups(operand.shape.dimensions, instruction.shape.dimensions):
+    for sources, targets in reshape_groups(operand.shape.dimensions, instruction.shape.dimensions):
         dynamic = [d for d in sources if operand.shape.is_dynamic_dimension(d)]
         wanted = [d for d in targets if instruction.shape.is_dynamic_dimension(d)]
-        if dynamic != sources[:1] or wanted != targets[:1]:
-            continue
-        size = inference.size(operand, dynamic[0])
+        size = inference.size(operand, dynamic[0]) if len(dynamic) == len(wanted) == 1 else None
         if size is not None:
-            elements = size * math.prod(operand.shape.dimensions[d] for d in sources[1:])
-            found[(), wanted[0]] = elements.floordiv(math.prod(instruction.shape.dimensions[d] for d in targets[1:]))
+            elements = size * math.prod(operand.shape.dimensions[d] for d in sources if d != dynamic[0])
+            rest = math.prod(instruction.shape.dimensions[d] for d in targets if d != wanted[0])
+            found[(), wanted[0]] = elements.floordiv(rest)
     return found
 
 
-def _reshape_groups(source: Sequence[int], target: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yields the shortest runs of dimensions, from the major ones on, that hold as many elements on both sides."""
+def reshape_groups(source: Sequence[int], target: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """Returns the shortest runs of dimensions, from the major ones on, that hold as many elements on both sides.
+
+    Dimensions of size 1 at the end go with the last run. None where there are no elements, and sizes do not match.
+    """
+    groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(source) and j < len(target):
         sources, targets = [i], [j]
@@ -236,8 +239,12 @@ def _reshape_groups(source: Sequence[int], target: Sequence[int]) -> Iterator[tu
             elif b < a and j < len(target):
                 b, targets, j = b * target[j], [*targets, j], j + 1
             else:
-                return
-        yield sources, targets
+                return []
+        groups.append((sources, targets))
+    if groups:
+        groups[-1][0].extend(range(i, len(source)))
+        groups[-1][1].extend(range(j, len(target)))
+    return groups
 
 
 def _unknown(_: DynamicDimensionInference, __: HloInstruction) -> Sizes:
