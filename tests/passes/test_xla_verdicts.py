@@ -23,6 +23,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "BatchDotSimplification": (6, 0),
     "BatchedGatherScatterNormalizer": (7, 7),
     "BatchNormExpander": (2, 0),
+    "BFloat16Propagation": (1, 0),
     "BroadcastCanonicalizer": (2, 2),
     "CallInliner": (6, 3),
     "CollectivePermuteCSE": (1, 1),
@@ -78,7 +79,6 @@ RECORDED: Mapping[str, tuple[int, int]] = {
 DISAGREEMENTS: Mapping[str, str] = {
     "AlgebraicSimplifier.RespectHostOffloadingcopies": "a copy that changes dimensions is refused",
     "AlgebraicSimplifier.SquaredComplexSqrtIsFloat": "wrong: sqrt(i * i) is i, and abs(i) is 1",
-    "BFloat16Propagation.AssociativeScanBF16PromotedUnderProductionFloatSupport": "scans keep their types",
     "CallInliner.InlineCallWithOverriddenAttributeInlineableFalse": "needs XLA's option to override the attribute",
     "CallInliner.UseShardyMhloToHloShmapBodyNotInlined": "knows a computation by its name; nothing depends on that here",
     "DynamicPadder.IllegalType": "the size of a dimension is s32: an s64 is refused",
