@@ -69,6 +69,10 @@ CASES = {
     "merge and split": "t = f32[3,<=4] transpose(x), dimensions={1,0} ROOT r = f32[<=4,3] reshape(t)",
     "sizes of which one is 1": """n = s32[] constant(1) a = f32[<=4,3] set-dimension-size(y, n), dimensions={0}
         b = f32[<=4,3] subtract(x, a) c = f32[<=4,3] multiply(a, x) ROOT r = (f32[<=4,3], f32[<=4,3]) tuple(b, c)""",
+    "split beside another dynamic dimension": """n = s32[] constant(2) a = f32[<=4,<=3] set-dimension-size(x, n), dimensions={1}
+        d = f32[<=4,<=6] concatenate(a, a), dimensions={1} ROOT r = f32[<=4,2,<=3] reshape(d)""",
+    "gather of whole rows": """t = f32[3,<=4] transpose(x), dimensions={1,0} i = s32[2] constant({2, 0}) ROOT r = f32[2,<=4] gather(t, i),
+        offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}""",
     "update": """i = s32[] constant(1) j = s32[] constant(0) w = f32[6,3] broadcast(o), dimensions={}
         ROOT r = f32[6,3] dynamic-update-slice(w, x, i, j)""",
     "update at the end": """i = s32[] constant(9) j = s32[] constant(0) w = f32[6,3] broadcast(o), dimensions={}

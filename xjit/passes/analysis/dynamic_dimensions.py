@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 
 from xjit.affine import AffineExpr, AffineExprKind, constant, dim
+from xjit.affine.reshape import common_factors
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import Trait, opcodes_with
@@ -222,29 +224,10 @@ def _reshape(inference: DynamicDimensionInference, instruction: HloInstruction) 
     return found
 
 
-def reshape_groups(source: Sequence[int], target: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Returns the shortest runs of dimensions, from the major ones on, that hold as many elements on both sides.
-
-    Dimensions of size 1 at the end go with the last run. None where there are no elements, and sizes do not match.
-    """
-    groups: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(source) and j < len(target):
-        sources, targets = [i], [j]
-        a, b = source[i], target[j]
-        i, j = i + 1, j + 1
-        while a != b:
-            if a < b and i < len(source):
-                a, sources, i = a * source[i], [*sources, i], i + 1
-            elif b < a and j < len(target):
-                b, targets, j = b * target[j], [*targets, j], j + 1
-            else:
-                return []
-        groups.append((sources, targets))
-    if groups:
-        groups[-1][0].extend(range(i, len(source)))
-        groups[-1][1].extend(range(j, len(target)))
-    return groups
+def reshape_groups(source: Sequence[int], target: Sequence[int]) -> list[tuple[range, range]]:
+    """Returns the shortest runs of dimensions that hold as many elements on both sides; [] if there are no elements."""
+    cuts = common_factors(source, target) if all((*source, *target)) else []
+    return [(range(a, c), range(b, d)) for (a, b), (c, d) in pairwise(cuts)]
 
 
 def _unknown(_: DynamicDimensionInference, __: HloInstruction) -> Sizes:

@@ -85,8 +85,8 @@ def reshape(instruction: HloInstruction, operands: Sequence[PaddedArray], b: Pad
         dynamic = [d for d in sources if d in array.sizes]
         if not dynamic:
             continue
-        wanted = [d for d in targets if shape.is_dynamic_dimension(d)] or targets[:1]
-        if len(wanted) > 1:
+        wanted = [d for d in targets if shape.is_dynamic_dimension(d)] or list(targets[:1])
+        if len(wanted) != 1:
             raise _ambiguous(instruction)
         sizes[wanted[0]] = _size_of_run(array, sources, [shape.dimensions[d] for d in targets if d != wanted[0]], b)
         leading = next((d for d in sources if d in dynamic or array.data.shape.dimensions[d] != 1), None)
