@@ -46,7 +46,7 @@ def domain_components(computation: HloComputation, kind: str = "") -> list[Domai
 
 
 def domain_metadata(computation: HloComputation) -> dict[HloInstruction, str]:
-    """Returns what the domains around its component say of every instruction but the domains; "" where there are none."""
+    """Returns what the domains around its component say of each instruction but domains; "" where there are none."""
     found: dict[HloInstruction, str] = {}
     for component in domain_components(computation):
         sides = [(domain_of(d).kind, domain_of(d).user_side) for d in component.enter_domains]
