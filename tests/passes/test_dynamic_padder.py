@@ -62,6 +62,24 @@ CASES = {
     "merge": "ROOT r = f32[<=12] reshape(x)",
     "split": "a = f32[<=4,3,1] reshape(x) ROOT r = f32[<=4,1,3] reshape(a)",
     "merge inside": "t = f32[3,<=4] transpose(x), dimensions={1,0} ROOT r = f32[<=12] reshape(t)",
+    "split into the minor one": "d = f32[<=8,3] concatenate(x, x), dimensions={0} ROOT r = f32[2,<=4,3] reshape(d)",
+    "split inside": """t = f32[3,<=4] transpose(x), dimensions={1,0} d = f32[3,<=8] concatenate(t, t), dimensions={1}
+        ROOT r = f32[3,2,<=4,1] reshape(d)""",
+    "split back": "m = f32[<=12] reshape(x) ROOT r = f32[<=4,3] reshape(m)",
+    "merge and split": "t = f32[3,<=4] transpose(x), dimensions={1,0} ROOT r = f32[<=4,3] reshape(t)",
+    "sizes of which one is 1": """n = s32[] constant(1) a = f32[<=4,3] set-dimension-size(y, n), dimensions={0}
+        b = f32[<=4,3] subtract(x, a) c = f32[<=4,3] multiply(a, x) ROOT r = (f32[<=4,3], f32[<=4,3]) tuple(b, c)""",
+    "split beside another dynamic dimension": """n = s32[] constant(2) a = f32[<=4,<=3] set-dimension-size(x, n), dimensions={1}
+        d = f32[<=4,<=6] concatenate(a, a), dimensions={1} ROOT r = f32[<=4,2,<=3] reshape(d)""",
+    "gather of whole rows": """t = f32[3,<=4] transpose(x), dimensions={1,0} i = s32[2] constant({2, 0}) ROOT r = f32[2,<=4] gather(t, i),
+        offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,4}""",
+    "update": """i = s32[] constant(1) j = s32[] constant(0) w = f32[6,3] broadcast(o), dimensions={}
+        ROOT r = f32[6,3] dynamic-update-slice(w, x, i, j)""",
+    "update at the end": """i = s32[] constant(9) j = s32[] constant(0) w = f32[6,3] broadcast(o), dimensions={}
+        ROOT r = f32[6,3] dynamic-update-slice(w, x, i, j)""",
+    "update of the same bound": "i = s32[] constant(1) j = s32[] constant(0) ROOT r = f32[4,3] dynamic-update-slice(y, x, i, j)",
+    "update of a dynamic array": """i = s32[] constant(1) j = s32[] constant(0) d = f32[<=8,3] concatenate(x, x), dimensions={0}
+        s = f32[<=4,3] sine(x) ROOT r = f32[<=8,3] dynamic-update-slice(d, s, i, j)""",
     "convolution": """a = f32[1,<=4,3] reshape(x) k = f32[2,3,5] constant({...})
         ROOT r = f32[1,<=4,5] convolution(a, k), window={size=2 pad=0_1}, dim_labels=b0f_0io->b0f""",
     "gather": """i = s32[<=4,1] convert(f) ROOT r = f32[<=4,3] gather(y, i), offset_dims={1}, collapsed_slice_dims={0},
@@ -149,6 +167,28 @@ def test_nothing_dynamic_inside(text: str) -> None:
     assert not DynamicPadder().run(module) and module_fingerprint(module) == before
 
 
+def test_what_is_dead_goes_first() -> None:
+    module = parse_hlo(
+        "HloModule m ENTRY e { x = f32[<=4] parameter(0) n = f32[<=4] negate(x) ROOT z = f32[] constant(0) }"
+    )
+    assert DynamicPadder().run(module) and not DynamicPadder().run(module)
+    assert [i.opcode for i in module.entry_computation.instructions] == ["parameter", "constant"]
+
+
+def test_infeeds_bring_in_dynamic_arrays() -> None:
+    module = parse_hlo(
+        "HloModule m ENTRY e { t = token[] after-all() i = ((f32[<=4]), token[]) infeed(t) "
+        "a = (f32[<=4]) get-tuple-element(i), index=0 x = f32[<=4] get-tuple-element(a), index=0 "
+        "ROOT n = f32[<=4] negate(x) }"
+    )
+    assert DynamicPadder().run(module) and not DynamicPadder().run(module)
+    verify_module(module)
+    opcodes = [i.opcode for i in module.entry_computation.make_instruction_post_order()]
+    assert opcodes[:5] == ["after-all", "infeed", "get-tuple-element", "get-tuple-element", "custom-call"]
+    negate = next(i for i in module.entry_computation.instructions if i.opcode == "negate")
+    assert negate.shape.is_static
+
+
 def test_other_threads_stay() -> None:
     module = parse_hlo("HloModule m ENTRY e { x = f32[<=4] parameter(0) ROOT n = f32[<=4] negate(x) }")
     assert not DynamicPadder().run(module, {"other"}) and DynamicPadder().run(module, {"main"})
@@ -159,8 +199,8 @@ def test_other_threads_stay() -> None:
     [
         ("ROOT c = c64[<=4] fft(x), fft_type=FFT, fft_length={4}", "fft 'c' along a dynamic dimension"),
         (
-            "t = c64[2,<=4] broadcast(x), dimensions={1} ROOT r = c64[<=4,2] reshape(t)",
-            "reshape 'r' of a dynamic dimension inside of others",
+            "t = c64[2,<=4] broadcast(x), dimensions={1} ROOT r = c64[<=4,<=2] reshape(t)",
+            "the sizes of reshape 'r' do not follow from those of its operand",
         ),
     ],
 )

@@ -90,7 +90,10 @@ CONVOLUTION = """HloModule m ENTRY e { x = f32[1,5,4] parameter(0) w = f32[3,2,6
 
 
 def test_hooks_choose_convolutions() -> None:
-    assert not ConvolutionGroupConverter(should_expand=lambda _: False).run(parse_hlo(CONVOLUTION))
+    batches = CONVOLUTION.replace("1,5,4", "2,5,2").replace("feature_group_count", "batch_group_count")
+    assert ConvolutionGroupConverter().run(parse_hlo(batches))
+    for text in (CONVOLUTION, batches):
+        assert not ConvolutionGroupConverter(should_expand=lambda _: False).run(parse_hlo(text))
     module = parse_hlo(CONVOLUTION)
     assert ConvolutionGroupConverter(filter_expansion=False, is_cost_viable=lambda _: False).run(module)
     assert "select(" in str(module)

@@ -143,6 +143,7 @@ from xjit.passes.simplify.add_original_value import AddOriginalValue
 from xjit.passes.simplify.algebraic_simplifier import AlgebraicSimplifier
 from xjit.passes.simplify.batch_dot_simplification import BatchDotSimplification
 from xjit.passes.simplify.broadcast_canonicalizer import BroadcastCanonicalizer
+from xjit.passes.simplify.convert_mover import ConvertMover
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.gather_simplifier import GatherSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
@@ -193,6 +194,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ConstantGatherExpander,
     ControlDepRemover,
     ConvCanonicalization,
+    ConvertMover,
     Convolution4DExpander,
     ConvolutionGroupConverter,
     ConvolutionToDot,

@@ -25,7 +25,7 @@ SIZES = {
     "ROOT r = f32[<=24] reshape(d)": ("d0 * 4",),
     "ROOT r = f32[<=3,2,4] reshape(d)": ("d0 floordiv 2", None, None),
     "ROOT r = f32[<=6,2,2] reshape(d)": ("d0", None, None),
-    "ROOT r = f32[2,<=3,4] reshape(d)": (None, None, None),
+    "ROOT r = f32[2,<=3,4] reshape(d)": (None, "d0 floordiv 2", None),
     "ROOT r = f32[<=12,4] concatenate(d, x), dimensions={0}": ("d0 + 6", None),
     "ROOT r = f32[<=6,8] concatenate(x, d), dimensions={1}": ("d0", None),
     "z = f32[] constant(0) ROOT r = f32[<=9,4] pad(d, z), padding=1_2x0_0": ("d0 + 3", None),

@@ -49,15 +49,19 @@ def _gather(_interpreter: Interpreter, instruction: HloInstruction, operands: Se
     starts = _start_vectors(
         indices, g.index_vector_dim, g.start_index_map, x.ndim, g.operand_batching_dims, g.start_indices_batching_dims
     )
+    dropped = {*g.collapsed_slice_dims, *g.operand_batching_dims}
+    slice_sizes = [size if d in dropped else min(n, size) for d, (n, size) in enumerate(zip(x.shape, g.slice_sizes))]
+    window = [n for i, n in enumerate(slice_sizes) if i not in dropped]
     if 0 in instruction.shape.dimensions or not x.size:  # as in XLA, there is a 0 where there is nothing to read
-        return np.zeros(instruction.shape.dimensions, x.dtype)
-    counts = [n - size + 1 for n, size in zip(x.shape, g.slice_sizes)]
-    windows = strided_view(x, (*counts, *g.slice_sizes), x.strides * 2) if x.ndim else x
-    clamped = tuple(np.clip(s, 0, n - size) for s, n, size in zip(starts, x.shape, g.slice_sizes))
+        sizes = list(instruction.shape.dimensions)
+        for d, n in zip(g.offset_dims, window, strict=True):
+            sizes[d] = n
+        return np.zeros(sizes, x.dtype)
+    counts = [n - size + 1 for n, size in zip(x.shape, slice_sizes)]
+    windows = strided_view(x, (*counts, *slice_sizes), x.strides * 2) if x.ndim else x
+    clamped = tuple(np.clip(s, 0, n - size) for s, n, size in zip(starts, x.shape, slice_sizes))
     batch_rank = instruction.shape.rank - len(g.offset_dims)
     taken = windows[clamped] if x.ndim else np.broadcast_to(x, instruction.shape.dimensions)
-    dropped = {*g.collapsed_slice_dims, *g.operand_batching_dims}
-    window = [n for i, n in enumerate(g.slice_sizes) if i not in dropped]
     taken = taken.reshape([*taken.shape[:batch_rank], *window])
     batch_dims = [d for d in range(instruction.shape.rank) if d not in g.offset_dims]
     return np.moveaxis(taken, range(taken.ndim), [*batch_dims, *g.offset_dims])

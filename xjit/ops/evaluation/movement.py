@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from xjit.affine import tile_array, untile_array
+from xjit.affine.reshape import common_factors
 from xjit.hlo.attributes import (
     ConcatenateAttributes,
     ConstantAttributes,
@@ -25,6 +27,7 @@ from xjit.hlo.attributes import (
 )
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.types.literal import Literal
+from xjit.hlo.types.shape import Shape
 from xjit.ops.evaluation.convert import bitcast_elements
 from xjit.ops.evaluation.numerics import Array, Value, concrete_int, unsupported, widen
 from xjit.ops.opdef import Evaluator
@@ -106,9 +109,23 @@ def _reshape(_interpreter: Interpreter, instruction: HloInstruction, operands: S
         return x.reshape(shape.dimensions)
     dynamic = [d for d in range(shape.rank) if shape.is_dynamic_dimension(d)]
     others = math.prod(n for d, n in enumerate(shape.dimensions) if d not in dynamic)
-    if len(dynamic) != 1 or not others or x.size % others:
+    if len(dynamic) == 1 and others and not x.size % others:
+        return x.reshape([x.size // others if d in dynamic else n for d, n in enumerate(shape.dimensions)])
+    sizes = _sizes_of_runs(x.shape, instruction.operand(0).shape.dimensions, shape)
+    if math.prod(sizes) != x.size:
         raise unsupported("reshape of an array with a dynamic dimension below its bound")
-    return x.reshape([x.size // others if d in dynamic else n for d, n in enumerate(shape.dimensions)])
+    return x.reshape(sizes)
+
+
+def _sizes_of_runs(sizes: Sequence[int], bounds: Sequence[int], shape: Shape) -> list[int]:
+    """Returns the sizes after a reshape: one dynamic dimension of each run of dimensions makes up for the others."""
+    found = list(shape.dimensions)
+    cuts = common_factors(bounds, shape.dimensions) if all((*bounds, *shape.dimensions)) else []
+    for (a, b), (c, d) in pairwise(cuts):
+        dynamic = [t for t in range(b, d) if shape.is_dynamic_dimension(t)]
+        if len(dynamic) == 1:
+            found[dynamic[0]] = math.prod(sizes[a:c]) * found[dynamic[0]] // math.prod(found[b:d])
+    return found
 
 
 def _dynamic_reshape(_interpreter: Interpreter, instruction: HloInstruction, operands: Sequence[Array]) -> Array:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import MappingProxyType
 
 from xjit.affine import AffineExpr, AffineExprKind, constant, dim
+from xjit.affine.reshape import common_factors
 from xjit.hlo import HloComputation, HloInstruction, HloModule, PrimitiveType, Shape
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import Trait, opcodes_with
@@ -208,36 +210,24 @@ def _pad(inference: DynamicDimensionInference, instruction: HloInstruction) -> S
 
 
 def _reshape(inference: DynamicDimensionInference, instruction: HloInstruction) -> Sizes:
-    """A dimension that stays keeps its size; one that is merged or split as the major one is multiplied or divided."""
+    """Of dimensions that are merged or split into others, the dynamic one is multiplied or divided by the others."""
     operand = instruction.operand(0)
     found: Sizes = {}
-    for sources, targets in _reshape_groups(operand.shape.dimensions, instruction.shape.dimensions):
+    for sources, targets in reshape_groups(operand.shape.dimensions, instruction.shape.dimensions):
         dynamic = [d for d in sources if operand.shape.is_dynamic_dimension(d)]
         wanted = [d for d in targets if instruction.shape.is_dynamic_dimension(d)]
-        if dynamic != sources[:1] or wanted != targets[:1]:
-            continue
-        size = inference.size(operand, dynamic[0])
+        size = inference.size(operand, dynamic[0]) if len(dynamic) == len(wanted) == 1 else None
         if size is not None:
-            elements = size * math.prod(operand.shape.dimensions[d] for d in sources[1:])
-            found[(), wanted[0]] = elements.floordiv(math.prod(instruction.shape.dimensions[d] for d in targets[1:]))
+            elements = size * math.prod(operand.shape.dimensions[d] for d in sources if d != dynamic[0])
+            rest = math.prod(instruction.shape.dimensions[d] for d in targets if d != wanted[0])
+            found[(), wanted[0]] = elements.floordiv(rest)
     return found
 
 
-def _reshape_groups(source: Sequence[int], target: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yields the shortest runs of dimensions, from the major ones on, that hold as many elements on both sides."""
-    i = j = 0
-    while i < len(source) and j < len(target):
-        sources, targets = [i], [j]
-        a, b = source[i], target[j]
-        i, j = i + 1, j + 1
-        while a != b:
-            if a < b and i < len(source):
-                a, sources, i = a * source[i], [*sources, i], i + 1
-            elif b < a and j < len(target):
-                b, targets, j = b * target[j], [*targets, j], j + 1
-            else:
-                return
-        yield sources, targets
+def reshape_groups(source: Sequence[int], target: Sequence[int]) -> list[tuple[range, range]]:
+    """Returns the shortest runs of dimensions that hold as many elements on both sides; [] if there are no elements."""
+    cuts = common_factors(source, target) if all((*source, *target)) else []
+    return [(range(a, c), range(b, d)) for (a, b), (c, d) in pairwise(cuts)]
 
 
 def _unknown(_: DynamicDimensionInference, __: HloInstruction) -> Sizes:

@@ -11,7 +11,7 @@ from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.types.physical import physical_byte_size
 from xjit.ops.evaluation.reduction import simple_opcode
 from xjit.passes.analysis.reachability import HloReachability, HloReachabilityMap
-from xjit.passes.domains.domain_map import component_numbers
+from xjit.passes.domains.domain_map import domain_metadata
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 
@@ -23,9 +23,9 @@ SCHEDULING_GROUP = "_scheduling_group_id"
 class AllReduceCombiner(HloModulePass):
     """Merges independent all-reduces of one kind into one of several operands.
 
-    A group takes all-reduces of one reducer, element type, group list and domain, up to `combine_threshold_in_bytes`
-    and `combine_threshold_count` of them; a limit of 0 or less turns the pass off. Nothing changes in a module where
-    the layout of an all-reduce is constrained.
+    A group takes all-reduces of one reducer, element type, group list and domain metadata, up to
+    `combine_threshold_in_bytes` and `combine_threshold_count` of them, and to the first that depends on one of them; a
+    limit of 0 or less turns the pass off. Nothing changes in a module where the layout of an all-reduce is constrained.
     """
 
     combine_threshold_in_bytes: int = 30 * 1024 * 1024
@@ -46,15 +46,19 @@ class AllReduceCombiner(HloModulePass):
         return changed
 
     def _combine(self, module: HloModule, computation: HloComputation) -> bool:
+        reduces = [i for i in computation.make_instruction_post_order() if i.opcode == "all-reduce"]
+        if len(reduces) < 2:
+            return False
         kinds: dict[Hashable, list[HloInstruction]] = {}
-        domains = component_numbers(computation)
-        for instruction in computation.make_instruction_post_order():
-            if instruction.opcode == "all-reduce" and (kind := _kind(instruction)) is not None:
+        domains = domain_metadata(computation)
+        for instruction in reduces:
+            if (kind := _kind(instruction)) is not None:
                 kinds.setdefault((kind, domains[instruction]), []).append(instruction)
         if all(len(members) < 2 for members in kinds.values()):
             return False
         reachability, changed = analyses.get(HloReachability, module).map(computation), False
         for waiting in kinds.values():
+            waiting = [i for i in waiting if physical_byte_size(i.shape) <= self.combine_threshold_in_bytes]
             while len(waiting) > 1:
                 group, waiting = self._split(waiting, reachability)
                 if len(group) > 1:
@@ -65,18 +69,14 @@ class AllReduceCombiner(HloModulePass):
     def _split(
         self, waiting: list[HloInstruction], reachability: HloReachabilityMap
     ) -> tuple[list[HloInstruction], list[HloInstruction]]:
-        """Returns a group that fits, from the first on, and the others."""
-        group, rest, size = [waiting[0]], list[HloInstruction](), physical_byte_size(waiting[0].shape)
-        for number, item in enumerate(waiting[1:], 1):
+        """Returns those from the first on that fit together, and the others: what needs one of a group ends it."""
+        size = 0
+        for number, item in enumerate(waiting):
             size += physical_byte_size(item.shape)
-            if size > self.combine_threshold_in_bytes or len(group) == self.combine_threshold_count:
-                return group, [*rest, *waiting[number:]]
-            if any(reachability.is_connected(member, item) for member in group):
-                rest.append(item)
-                size -= physical_byte_size(item.shape)
-            else:
-                group.append(item)
-        return group, rest
+            full = size > self.combine_threshold_in_bytes or number == self.combine_threshold_count
+            if full or any(reachability.is_connected(member, item) for member in waiting[:number]):
+                return waiting[:number], waiting[number:]
+        return waiting, []
 
 
 def _kind(all_reduce: HloInstruction) -> Hashable | None:
@@ -102,6 +102,8 @@ def _merge(group: list[HloInstruction], reachability: HloReachabilityMap) -> Non
     combined = HloInstruction.create("all-reduce", shape, operands, first.attributes, [first.to_apply], first.name)
     computation.add_instruction(combined)
     combined.metadata, combined.place = first.metadata, first.place
+    if all(i.raw_backend_config == first.raw_backend_config for i in group):
+        combined.raw_backend_config = first.raw_backend_config
     combined.frontend_attributes = dict(first.frontend_attributes)
     if any(i.sharding is not None for i in group):  # what has none is on all devices, as everywhere in XLA
         combined.sharding = HloSharding(elements=tuple(i.sharding or HloSharding("replicated") for i in group))

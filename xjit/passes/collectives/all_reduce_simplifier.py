@@ -9,7 +9,7 @@ from xjit.hlo import HloInstruction, HloModule, PrimitiveType
 from xjit.hlo.diagnostics import Unsupported
 from xjit.ops import build
 from xjit.ops.evaluation.reduction import simple_opcode
-from xjit.ops.replica_groups import expand_groups, named_counts
+from xjit.ops.replica_groups import device_groups, expand_groups, named_counts
 from xjit.passes.analysis.replication import Across, HloReplication, HloReplicationAnalysis
 from xjit.passes.framework import analyses
 from xjit.passes.framework import match as m
@@ -26,7 +26,8 @@ class AllReduceSimplifier(HloModulePass):
     """An all-reduce of values that are equal on all replicas needs none of the others.
 
     A sum is a multiplication by the number of summands, a minimum or maximum is the operand. A collective in groups of
-    one, or whose shape shows that, is its operand. An all-reduce with a channel, or of a tuple, is left.
+    one, or whose shape shows that, is its operand. An all-reduce of a tuple is left, and one with a channel unless its
+    groups are of one device and the module has partitions: else a channel may join modules.
     `replica_count` is the number of replicas; 0 takes it from the module.
     """
 
@@ -64,15 +65,34 @@ def _group_size(all_reduce: HloInstruction, replicas: int) -> int | None:
     return sizes.pop() if len(sizes) == 1 else None
 
 
+def _is_of_array(all_reduce: HloInstruction) -> bool:
+    return all_reduce.shape.is_array and all_reduce.operand_count == 1
+
+
 def _may_simplify(all_reduce: HloInstruction) -> bool:
-    return all_reduce.shape.is_array and all_reduce.channel_id is None and all_reduce.operand_count == 1
+    return _is_of_array(all_reduce) and all_reduce.channel_id is None
 
 
 def _alone(replicas: int) -> Rule:
     def rewrite(match: Match, _into: Expansion) -> HloInstruction | None:
-        return match.root.operand(0) if _group_size(match.root, replicas) == 1 else None
+        all_reduce = match.root
+        if all_reduce.channel_id is None:
+            alone = _group_size(all_reduce, replicas) == 1
+        else:
+            alone = _is_alone_among_partitions(all_reduce)
+        return all_reduce.operand(0) if alone else None
 
-    return Rule("all-reduce(x) in groups of one = x", m.op("all-reduce").where(_may_simplify), rewrite)
+    return Rule("all-reduce(x) in groups of one = x", m.op("all-reduce").where(_is_of_array), rewrite)
+
+
+def _is_alone_among_partitions(all_reduce: HloInstruction) -> bool:
+    module = all_reduce.module
+    if module is None or module.config.num_partitions == 1:
+        return False
+    try:
+        return all(len(group) == 1 for group in device_groups(all_reduce))
+    except Unsupported:
+        return False
 
 
 def _replicated(module: HloModule, replication: HloReplicationAnalysis, replicas: int) -> Rule:

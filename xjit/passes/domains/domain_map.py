@@ -45,6 +45,17 @@ def domain_components(computation: HloComputation, kind: str = "") -> list[Domai
     return list(components.values())
 
 
+def domain_metadata(computation: HloComputation) -> dict[HloInstruction, str]:
+    """Returns what the domains around its component say of each instruction but domains; "" where there are none."""
+    found: dict[HloInstruction, str] = {}
+    for component in domain_components(computation):
+        sides = [(domain_of(d).kind, domain_of(d).user_side) for d in component.enter_domains]
+        sides += [(domain_of(d).kind, domain_of(d).operand_side) for d in component.exit_domains]
+        said = "".join("".join(sides[0]).split()) if sides else ""
+        found.update(dict.fromkeys(component.instructions, said))
+    return found
+
+
 def component_numbers(computation: HloComputation, kind: str = "") -> dict[HloInstruction, int]:
     """Returns the number of its component for every instruction but the domains of the kind."""
     numbers: dict[HloInstruction, int] = {}

@@ -51,6 +51,13 @@ def sharding_of(text: str) -> HloSharding | None:
         raise HloVerifyError(f"a domain names a sharding that is none: {error}") from None
 
 
+def common_sharding(sharding: HloSharding | None) -> HloSharding | None:
+    """Returns a tuple's sharding as one for a single array, if it is the same for all leaves."""
+    if sharding is not None and sharding.elements and len(set(sharding.elements)) == 1:
+        return sharding.elements[0]
+    return sharding
+
+
 def sharding_text(sharding: HloSharding | None) -> str:
     """Returns a sharding as a side of a domain."""
     return "{}" if sharding is None else str(sharding)

@@ -7,7 +7,7 @@ from xjit.hlo import attributes as at
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.annotations.sharding import sharding_of_leaves
 from xjit.passes.domains.domain_map import DomainComponent
-from xjit.passes.domains.domain_metadata import sharding_of
+from xjit.passes.domains.domain_metadata import common_sharding, sharding_of
 
 Leaves = tuple[HloSharding | None, ...]
 """One per leaf of a shape."""
@@ -16,9 +16,10 @@ Leaves = tuple[HloSharding | None, ...]
 def normalize_sharding(component: DomainComponent, metadata: str) -> None:
     """Sets the sharding of every instruction that has none and whose users agree; the others are left without.
 
-    A single sharding is for all instructions. That of a tuple goes from users to what they read, until nothing changes.
+    A single sharding is for all instructions. That of a tuple goes from users to what they read; what leaves the region
+    has that which its domain names, whatever else reads it.
     """
-    sharding = sharding_of(metadata)
+    sharding = common_sharding(sharding_of(metadata))
     if sharding is None:
         return
     if not sharding.elements:
@@ -29,8 +30,10 @@ def normalize_sharding(component: DomainComponent, metadata: str) -> None:
     leaving = {d.operand(0) for d in component.exit_domains}
     for instruction in reversed(component.instructions):  # users first: once is enough
         if instruction.sharding is None:
-            asked = [_leaf_shardings(sharding)] if instruction in leaving or not instruction.user_count else []
-            asked += [a for user in instruction.users for a in _asked_by(user, instruction)]
+            if instruction in leaving or not instruction.user_count:
+                asked = [_leaf_shardings(sharding)]
+            else:
+                asked = [a for user in instruction.users for a in _asked_by(user, instruction)]
             instruction.sharding = _agreed(asked, instruction.shape)
 
 

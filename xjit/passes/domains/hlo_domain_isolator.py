@@ -9,7 +9,7 @@ from xjit.hlo import HloInstruction, HloModule, Trait
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.metadata import HloSharding
 from xjit.passes.domains.domain_map import is_domain
-from xjit.passes.domains.domain_metadata import SHARDING, Domain, sharding_text
+from xjit.passes.domains.domain_metadata import SHARDING, Domain, common_sharding, sharding_text
 from xjit.passes.domains.hlo_domain_remover import remove_exit_domains
 from xjit.passes.framework.base import HloModulePass, selected_computations
 
@@ -31,7 +31,7 @@ class ShardingDomainCreator:
 
     def __call__(self, user: HloInstruction, root: HloInstruction, operand: HloInstruction) -> HloInstruction | None:
         """Returns the domain for an edge; None if both sides have no sharding, or the same."""
-        inside, outside = _common(user.sharding), _common(root.sharding)
+        inside, outside = common_sharding(user.sharding), common_sharding(root.sharding)
         if inside == outside or _has_domain(operand, SHARDING) or _are_one_operation(root, user):
             return None
         made = self._made.get((operand, inside))
@@ -103,10 +103,3 @@ def _has_domain(operand: HloInstruction, kind: str) -> bool:
             return True
         operand = operand.operand(0)
     return False
-
-
-def _common(sharding: HloSharding | None) -> HloSharding | None:
-    """A tuple's sharding as one for a single array, if it is the same for all leaves."""
-    if sharding is not None and sharding.elements and len(set(sharding.elements)) == 1:
-        return sharding.elements[0]
-    return sharding

@@ -71,11 +71,12 @@ def _keep_hops(computation: HloComputation, kind: str) -> None:
             continue
         source = domain.operand(0)
         sharding = sharding_of(domain_of(source).user_side)
+        if sharding is None:
+            continue
         wrapped = computation.add_instruction(HloInstruction.create_tuple([source]))
         element = computation.add_instruction(HloInstruction.create_get_tuple_element(wrapped, 0))
         for made in (wrapped, element):
             inherit_annotations(made, domain)
         element.sharding = sharding
-        if sharding is not None:
-            wrapped.sharding = sharding if sharding.elements else HloSharding(elements=(sharding,))
+        wrapped.sharding = sharding if sharding.elements else HloSharding(elements=(sharding,))
         domain.replace_operand_with_different_shape(0, element)

@@ -31,6 +31,7 @@ from xjit.passes.dynamic.padding_rules import pad_instruction
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.framework.expansion import Expansion
+from xjit.passes.simplify.hlo_dce import HloDCE
 
 TO_STATIC, TO_DYNAMIC = "PadToStatic", "SliceToDynamic"
 _SIZES = frozenset({"get-dimension-size", "set-dimension-size"})
@@ -66,17 +67,21 @@ class DynamicPadder(HloModulePass):
             )
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
-        """Pads the whole module; True if a dynamic dimension, or a question for a size, was inside of it."""
+        """Pads what is alive of a module; True if a dynamic dimension, or a question for a size, was inside of it, or
+        if something was dead.
+        """
+        cleaned = HloDCE().run_impl(module, execution_threads)
         support = self.op_supports_dynamism_handler or PaddingOptions.support
         options = PaddingOptions(support, self.custom_call_handler, self.shape_check_mode, self.assertion_generator)
         computations = selected_computations(module, execution_threads)
         instructions = [i for c in computations for i in c.instructions]
         if not any(_is_dynamic_inside(i) and not _is_enclosed(i, options) for i in instructions):
-            return False
+            return cleaned
         FlattenCallGraph().run_impl(module, execution_threads)
         selected = set(selected_computations(module, execution_threads))
         for computation in [c for c in analyses.get(CallGraph, module).sequential if c in selected]:
             _ComputationPadding(computation, self.slice_dynamic_output, options).run()
+        HloDCE().run_impl(module, execution_threads)
         module.remove_unused_computations()
         return True
 
@@ -95,12 +100,21 @@ def _is_dynamic_inside(instruction: HloInstruction) -> bool:
 
 def _is_enclosed(instruction: HloInstruction, options: PaddingOptions) -> bool:
     """Whether an instruction that may be dynamic stands between the two calls already."""
-    if options.support(instruction) is OpDynamismSupport.NO_SUPPORT:
+    if instruction.opcode != "infeed" and options.support(instruction) is OpDynamismSupport.NO_SUPPORT:
         return False
     given = [o for o in instruction.operands if not o.shape.is_static]
-    taken = [instruction] if instruction.shape.is_array else list(instruction.users)
-    readers = [u for t in taken if not t.shape.is_static for u in t.users]
+    readers = [u for t in _arrays_taken(instruction) for u in t.users]
     return all(_target(o) == TO_DYNAMIC for o in given) and all(_target(u) == TO_STATIC for u in readers)
+
+
+def _arrays_taken(instruction: HloInstruction) -> Iterator[HloInstruction]:
+    """Yields the dynamic arrays of a result, and what reads a tuple of it otherwise than by its elements."""
+    if not instruction.shape.is_static:
+        if instruction.shape.is_tuple and all(u.opcode == "get-tuple-element" for u in instruction.users):
+            for user in instruction.users:
+                yield from _arrays_taken(user)
+        else:
+            yield instruction
 
 
 def _target(instruction: HloInstruction) -> str:
@@ -173,6 +187,8 @@ class _ComputationPadding:
             )
         if instruction.op.has(Trait.FORWARDS) and instruction.shape.is_tuple:
             return arrays
+        if opcode == "infeed":
+            return [_to_static(leaf, b) for leaf in _elements(_renewed(instruction, b), b)]
         if any(o.shape.is_tuple for o in instruction.operands) or opcode in ("fusion", "async-start"):
             raise Unsupported(f"dynamic-padder: {opcode} '{instruction.name}' of dynamic arrays", instruction.span)
         support = self.options.support(instruction)
@@ -210,6 +226,10 @@ def _elements(instruction: HloInstruction, b: PaddingWriter) -> Iterator[HloInst
             yield from _elements(b.element(instruction, n), b)
     else:
         yield instruction
+
+
+def _renewed(instruction: HloInstruction, b: PaddingWriter) -> HloInstruction:
+    return b.add(instruction.clone_with_new_operands(instruction.shape, instruction.operands))
 
 
 def _run_dynamic(instruction: HloInstruction, arrays: Sequence[PaddedArray], b: PaddingWriter) -> list[PaddedArray]:

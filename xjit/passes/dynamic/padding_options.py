@@ -50,7 +50,7 @@ class PaddingOptions:
 
     def compare_sizes(self, instruction: HloInstruction, a: HloInstruction, b: HloInstruction, writer: Writer) -> None:
         """Sees to it that two sizes of one dimension agree. FailedPrecondition if that was to be known by now."""
-        if self.shape_check_mode == "ignore" or _is_same(a, b):
+        if self.shape_check_mode == "ignore" or is_same_size(a, b):
             return
         if self.shape_check_mode == "runtime" and self.assertion is not None:
             self.assertion(writer.compare("EQ", a, b), writer)
@@ -61,7 +61,7 @@ class PaddingOptions:
         )
 
 
-def _is_same(a: HloInstruction, b: HloInstruction) -> bool:
+def is_same_size(a: HloInstruction, b: HloInstruction) -> bool:
     """Whether two scalars are one by how they are computed."""
     waiting, seen = [(a, b)], set[tuple[HloInstruction, HloInstruction]]()
     while waiting:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
 from xjit.hlo import HloComputation, HloInstruction, Unsupported
 from xjit.hlo import attributes as at
 from xjit.hlo.annotations.sharding_algebra import NO_FACTOR
+from xjit.hlo.attributes.opcodes import OPCODES, Trait
 from xjit.ops.reducers import independent_identities, integer_limits, reduction_identity, type_identities
 from xjit.passes.dynamic.padded_values import SIZE, PaddedArray, PaddingWriter, static
-from xjit.passes.dynamic.repacking import concatenate, dynamic_reshape, flatten, sort_valid_first
+from xjit.passes.dynamic.padding_options import is_same_size
+from xjit.passes.dynamic.repacking import concatenate, dynamic_reshape, reshape, sort_valid_first
 from xjit.passes.sharding.spmd.local_rows import LocalRow, local_row
 
 Arrays = Sequence[PaddedArray]
@@ -100,6 +100,40 @@ def _set_size(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -
 
 def _get_size(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
     return [PaddedArray(b.size_of(operands[0], instruction.attributes_as(at.DimensionAttributes).dimension))]
+
+
+# -- elementwise arithmetic on two arrays
+
+
+def _of_two(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    """Along a dimension of different sizes an operand of size 1 is repeated; of others what both have counts."""
+    x, y = operands
+    for d in sorted(x.sizes.keys() & y.sizes.keys()):
+        if is_same_size(x.sizes[d], y.sizes[d]):
+            y = PaddedArray(y.data, {**y.sizes, d: x.sizes[d]})
+            continue
+        b.options.compare_sizes(instruction, x.sizes[d], y.sizes[d], b)
+        repeats = [_is_less_and_one(*pair, b) for pair in ((x.sizes[d], y.sizes[d]), (y.sizes[d], x.sizes[d]))]
+        most, least = (b.make(opcode, x.sizes[d], y.sizes[d]) for opcode in ("maximum", "minimum"))
+        size = b.make("select", b.make("or", *repeats), most, least)
+        x, y = (
+            PaddedArray(_first_where(pred, array.data, d, b), {**array.sizes, d: size})
+            for pred, array in zip(repeats, (x, y), strict=True)
+        )
+    return run_padded(instruction, [x, y], b)
+
+
+def _is_less_and_one(size: HloInstruction, other: HloInstruction, b: PaddingWriter) -> HloInstruction:
+    return b.make("and", b.compare("EQ", size, b.constant(1, SIZE)), b.compare("LT", size, other))
+
+
+def _first_where(pred: HloInstruction, data: HloInstruction, dimension: int, b: PaddingWriter) -> HloInstruction:
+    """The first element along a dimension everywhere, if a scalar is true, and the data as it is if not."""
+    bounds = data.shape.dimensions
+    one = b.slice(data, [0] * len(bounds), [1 if d == dimension else n for d, n in enumerate(bounds)])
+    others = [d for d in range(len(bounds)) if d != dimension]
+    repeated = b.broadcast(b.reshape(one, [bounds[d] for d in others]), bounds, others)
+    return b.make("select", b.broadcast(pred, bounds), repeated, data)
 
 
 # -- reductions
@@ -212,6 +246,26 @@ def _reverse(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) ->
     return [PaddedArray(data, result.sizes)]
 
 
+def _update(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
+    """Behind an update that is shorter than its bound the array stays, which is made longer for its bound to fit in."""
+    array, update, *starts = operands
+    whole = array.data.shape.dimensions
+    parts = [d for d in update.sizes if d not in array.sizes or update.data.shape.dimensions[d] < whole[d]]
+    if not parts or len(starts) != len(whole):
+        return _clamped(instruction, operands, b)
+    kept, data, sizes = update, array.data, update.data.shape.dimensions
+    for d in parts:
+        last = b.make("subtract", b.size_of(array, d), update.sizes[d])
+        start = b.make("minimum", starts[d].data, b.convert(last, starts[d].data.shape.element_type))
+        starts[d] = PaddedArray(b.make("maximum", start, b.like(start, 0)))
+        data = b.pad_end(data, d, sizes[d])
+    under = b.dynamic_slice(data, [s.data for s in starts], sizes)
+    for d in parts:
+        kept = kept.without(d, b.make("select", b.valid(kept, d), kept.data, under))
+    longer = b.make("dynamic-update-slice", data, kept.data, *[s.data for s in starts])
+    return [PaddedArray(b.slice(longer, [0] * len(whole), whole), array.sizes)]
+
+
 def _clamped(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
     """Starts of dynamic slices and updates are clamped to the size, which is less than the bound."""
     first = 1 if instruction.opcode == "dynamic-slice" else 2
@@ -273,25 +327,6 @@ def _scatter(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) ->
     return run_padded(instruction, [*arrays, masked, *updates], b, sizes)
 
 
-def _reshape(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
-    """Dimensions that stay, or are the major one of what is merged or split, keep what counts in front."""
-    array = operands[0]
-    old, new = array.data.shape.dimensions, instruction.shape.dimensions
-    sizes: dict[int, HloInstruction] = {}
-    for d, size in array.sizes.items():
-        inner = int(np.prod(old[d + 1 :], dtype=object))
-        target = next((t for t in range(len(new)) if int(np.prod(new[t + 1 :], dtype=object)) <= inner), None)
-        outer = int(np.prod(old[:d], dtype=object))
-        exact = target is not None and int(np.prod(new[:target], dtype=object)) == outer
-        if target is None or not exact:
-            return flatten(instruction, array, b)
-        below = int(np.prod(new[target + 1 :], dtype=object))
-        if inner % below and below % inner:
-            return flatten(instruction, array, b)
-        sizes[target] = b.arithmetic("multiply", size, inner // below)
-    return [PaddedArray(b.reshape(array.data, new), sizes)]
-
-
 def _slice(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> list[PaddedArray]:
     """A part of a dynamic dimension is what it is said to be; if it is dynamic, what is left of the size."""
     array, bounds, sizes = operands[0], operands[0].data.shape.dimensions, dict[int, HloInstruction]()
@@ -306,17 +341,18 @@ def _slice(instruction: HloInstruction, operands: Arrays, b: PaddingWriter) -> l
 
 
 PADDING_RULES: Mapping[str, PaddingRule] = {
+    **{name: _of_two for name, opcode in OPCODES.items() if opcode.has(Trait.ELEMENTWISE) and opcode.arity == 2},
     "concatenate": concatenate,
     "convolution": _convolution,
     "dynamic-reshape": dynamic_reshape,
     "dynamic-slice": _clamped,
-    "dynamic-update-slice": _clamped,
+    "dynamic-update-slice": _update,
     "gather": _gather,
     "get-dimension-size": _get_size,
     "pad": _pad,
     "reduce": _reduce,
     "reduce-window": _reduce_window,
-    "reshape": _reshape,
+    "reshape": reshape,
     "reverse": _reverse,
     "scatter": _scatter,
     "select-and-scatter": _select_and_scatter,

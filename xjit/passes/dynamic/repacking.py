@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape, Unsupported
 from xjit.hlo import attributes as at
 from xjit.ops import build
+from xjit.passes.analysis.dynamic_dimensions import reshape_groups
 from xjit.passes.dynamic.padded_values import SIZE, PaddedArray, PaddingWriter
 
 KEY = PrimitiveType.S8
@@ -74,14 +76,49 @@ def _after_key(comparator: HloComputation) -> HloComputation:
     return builder.build(root)
 
 
-def flatten(instruction: HloInstruction, array: PaddedArray, b: PaddingWriter) -> list[PaddedArray]:
-    """A reshape to one dimension, of arrays with dynamic inner dimensions: what counts is sorted to the front."""
-    if instruction.shape.rank != 1:
-        raise Unsupported(
-            f"dynamic-padder: reshape '{instruction.name}' of a dynamic dimension inside of others", instruction.span
-        )
-    data, size = _packed(array, b)
-    return [PaddedArray(data, {0: size})]
+def reshape(instruction: HloInstruction, operands: Sequence[PaddedArray], b: PaddingWriter) -> list[PaddedArray]:
+    """What counts keeps its order. Where the major dimension of a run is the dynamic one it is in front as it lies."""
+    (array,), shape = operands, instruction.shape
+    sizes: dict[int, HloInstruction] = {}
+    moves = False
+    for sources, targets in reshape_groups(array.data.shape.dimensions, shape.dimensions):
+        dynamic = [d for d in sources if d in array.sizes]
+        if not dynamic:
+            continue
+        wanted = [d for d in targets if shape.is_dynamic_dimension(d)] or list(targets[:1])
+        if len(wanted) != 1:
+            raise _ambiguous(instruction)
+        sizes[wanted[0]] = _size_of_run(array, sources, [shape.dimensions[d] for d in targets if d != wanted[0]], b)
+        leading = next((d for d in sources if d in dynamic or array.data.shape.dimensions[d] != 1), None)
+        first = next(d for d in targets if d in wanted or shape.dimensions[d] != 1)
+        moves |= dynamic != [leading] or wanted != [first]
+    if array.sizes and not sizes:
+        raise _ambiguous(instruction)
+    if not moves:
+        return [PaddedArray(b.reshape(array.data, shape.dimensions), sizes)]
+    data, _ = _packed(array, b)
+    if any(d > 0 for d in sizes):
+        given = [sizes[d] if d in sizes else b.constant(n, SIZE) for d, n in enumerate(shape.dimensions)]
+        data = _taken(data, _positions(shape.dimensions, given, b), b)
+    return [PaddedArray(b.reshape(data, shape.dimensions), sizes)]
+
+
+def _ambiguous(instruction: HloInstruction) -> Unsupported:
+    text = f"dynamic-padder: the sizes of reshape '{instruction.name}' do not follow from those of its operand"
+    return Unsupported(text, instruction.span)
+
+
+def _size_of_run(array: PaddedArray, run: Sequence[int], others: Sequence[int], b: PaddingWriter) -> HloInstruction:
+    """How long one dimension is that, with others, has as many elements as a run of dimensions."""
+    bounds = array.data.shape.dimensions
+    have, want = math.prod(bounds[d] for d in run if d not in array.sizes), math.prod(others)
+    size = None
+    for d in run:
+        if d in array.sizes:
+            size = array.sizes[d] if size is None else b.make("multiply", size, array.sizes[d])
+    assert size is not None
+    common = math.gcd(have, want) or 1
+    return b.arithmetic("divide", b.arithmetic("multiply", size, have // common), want // common or 1)
 
 
 def dynamic_reshape(

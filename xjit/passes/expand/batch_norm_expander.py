@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from xjit.hlo import HloInstruction, PrimitiveType, Shape
+from xjit.hlo.annotations.metadata import HloSharding
 from xjit.hlo.attributes import BatchNormAttributes, DimensionAttributes
 from xjit.ops import build
 from xjit.passes.expand.op_expander import OpExpander
@@ -39,7 +40,23 @@ class BatchNormExpander(OpExpander):
         }[instruction.opcode]()
         shapes = instruction.shape.tuple_shapes or (instruction.shape,)
         rounded = [norm.convert(r, s.element_type) for r, s in zip(results, shapes, strict=True)]
-        return into.tuple_of(*rounded) if instruction.shape.is_tuple else rounded[0]
+        result = into.tuple_of(*rounded) if instruction.shape.is_tuple else rounded[0]
+        _share_out(into, instruction)
+        return result
+
+
+def _share_out(into: Expansion, instruction: HloInstruction) -> None:
+    """Arrays like x are sharded as the normalized one; others are on its only device, or on all of them."""
+    whole = instruction.sharding
+    if whole is None:
+        return
+    parts = whole.elements or (whole,)
+    alone = len(set(parts)) == 1 and parts[0].text.startswith("maximal")
+    others = parts[0] if alone else HloSharding("replicated")
+    like_x = instruction.operand(0).shape.dimensions
+    for made in into.made:
+        if made.shape.is_array:
+            made.sharding = parts[0] if made.shape.dimensions == like_x else others
 
 
 class _Normalization:

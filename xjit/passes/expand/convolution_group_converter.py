@@ -25,7 +25,7 @@ class ConvolutionGroupConverter(OpExpander):
     With `filter_expansion`, or where `is_cost_viable` says that a dimension more does not pay, the kernel of feature
     groups gets every input feature, and zeros where group and feature do not belong together: infinities of other
     groups become NaN. Otherwise, and for groups of batches, position i along a dimension of groups meets only slice i
-    of the kernel. `should_expand` chooses among convolutions with feature groups.
+    of the kernel. `should_expand` chooses among convolutions with groups.
     """
 
     name = "convolution-group-converter"
@@ -40,12 +40,12 @@ class ConvolutionGroupConverter(OpExpander):
         attributes, writer = instruction.attributes_as(ConvolutionAttributes), Writer(into)
         if not all(s.is_static_array for s in (instruction.shape, *(o.shape for o in instruction.operands))):
             return None
+        if not self.should_expand(instruction):
+            return None
         if attributes.batch_group_count > 1:
             batch = attributes.dim_labels.input_batch_dimension
             return _as_dimension(writer, instruction, attributes.batch_group_count, batch)
         if attributes.feature_group_count == 1 or self.convert_batch_groups_only:
-            return None
-        if not self.should_expand(instruction):
             return None
         if self.filter_expansion or not self.is_cost_viable(instruction):
             return _with_whole_kernel(writer, instruction)
@@ -59,10 +59,15 @@ def _with_whole_kernel(writer: Writer, convolution: HloInstruction) -> HloInstru
     groups, numbers, kernel = attributes.feature_group_count, attributes.dim_labels, convolution.operand(1)
     at, out = numbers.kernel_input_feature_dimension, numbers.kernel_output_feature_dimension
     sizes = list(kernel.shape.dimensions)
-    repeated = writer.broadcast(kernel, [*sizes[:at], groups, *sizes[at:]], [d + (d >= at) for d in range(len(sizes))])
-    per_group = sizes[at]
-    sizes[at] *= groups
-    tiled = writer.reshape(repeated, sizes)
+    per_group, others = sizes[at], [d for d in range(len(sizes)) if d != at]
+    if per_group == 1:
+        sizes[at] = groups
+        tiled = writer.broadcast(writer.reshape(kernel, [sizes[d] for d in others]), sizes, others)
+    else:
+        around = [*sizes[:at], groups, *sizes[at:]]
+        repeated = writer.broadcast(kernel, around, [d + (d >= at) for d in range(len(sizes))])
+        sizes[at] *= groups
+        tiled = writer.reshape(repeated, sizes)
 
     def group_ids(dimension: int, length: int) -> HloInstruction:
         ids = writer.constant(np.repeat(np.arange(groups), length), PrimitiveType.S32)

@@ -33,13 +33,13 @@ class GatherExpander(OpExpander):
             raise InvalidArgument(f"mode of {self.name} is one of {', '.join(MODES)}, found '{self.mode}'")
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
-        """Returns the windows, or None for shapes of unknown size, or a loop in the mode without."""
+        """Returns the windows, or None for shapes of unknown size, of no element, or a loop in the mode without."""
         rows, writer = IndexRows.of_gather(instruction), Writer(into)
         operand, indices = instruction.operands
         if not all(i.shape.is_static_array for i in (instruction, operand, indices)):
             return None
         if not instruction.shape.num_elements:
-            return into.full(instruction.shape, 0)
+            return None  # for zero-sized-hlo-elimination
         sizes = instruction.attributes_as(GatherAttributes).slice_sizes
         if sizes == operand.shape.dimensions:
             return _whole_operand(writer, instruction)

@@ -22,7 +22,7 @@ from xjit.passes.float_types.type_classes import (
     Leaf,
     TypeClasses,
     hands_on,
-    is_converted_for_tuples,
+    is_converted_for_tuple,
     leaves,
     with_leaf_types,
 )
@@ -33,10 +33,10 @@ from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 class BFloat16Propagation(HloModulePass):
     """Gives an f32 value the type bf16 if all its uses round it, or hand it on to what is rounded.
 
-    Values go through tuples, loops and fusions. Instructions that commute with rounding, and that `support` allows,
-    compute in bf16; what others make is converted before it is handed on. So results stay bit for bit. Where an operand
-    has more elements than the result, the conversion stays behind. The entry's signature stays, as do those of calls,
-    branches and shared computations.
+    Values go through tuples, loops and fusions, and out of associative scans. Instructions that commute with rounding,
+    and that `support` allows, compute in bf16; what others make is converted before it is handed on. So results stay
+    bit for bit. Where an operand has more elements than the result, the conversion stays behind. The entry's signature
+    stays, as do those of calls, branches and shared computations.
     """
 
     support: FloatSupport = field(default_factory=ExactFloatSupport)
@@ -219,7 +219,8 @@ def _narrow_leaves(instruction: HloInstruction, decision: _Decision) -> None:
     if numbers:
         if instruction.opcode == "tuple":
             for n, operand in enumerate(instruction.operands):
-                if is_converted_for_tuples(operand) and instruction.shape.leaf_offsets[n] in numbers:
+                leaf = instruction.shape.leaf_offsets[n]
+                if leaf in numbers and is_converted_for_tuple(instruction, leaf, operand):
                     instruction.replace_operand_with_different_shape(n, _converted(operand, low, instruction))
         instruction.shape = with_leaf_types(
             instruction.shape,

@@ -24,7 +24,8 @@ class TypeClasses:
     and of those that have a caller more, or another one than a while or fusion that owns all that it calls; tuples that
     an instruction makes; what is asynchronous. With `execution_threads`, all that runs in others.
 
-    Where a tuple takes in a parameter that is fixed, the element is another class: a conversion may stand between.
+    Where a tuple takes in a parameter that is fixed, the element is another class: a conversion may stand between. So
+    it is where the step of a scan gives what is stacked; its carries and slices are fixed.
     """
 
     def __init__(self, module: HloModule, execution_threads: Collection[str]) -> None:
@@ -59,9 +60,13 @@ class TypeClasses:
 
     def _fixed_leaves(self, computation: HloComputation) -> Iterator[Leaf]:
         is_selected = not self._threads or computation.execution_thread in self._threads
+        root = computation.root_instruction
         if not _may_change_signature(computation):
-            for end in (*computation.parameter_instructions, computation.root_instruction):
-                yield from leaves(end)
+            stacked = _stacked_count(computation)
+            for parameter in computation.parameter_instructions:
+                yield from leaves(parameter)
+            yield from leaves(root)[stacked:]
+            yield from (leaf for operand in root.operands[:stacked] for leaf in leaves(operand))
         for i in computation.instructions:
             makes_tuple = i.shape.is_tuple and i.opcode != "parameter" and not hands_on(i)
             if makes_tuple or i.op.has(Trait.ASYNC) or not is_selected:
@@ -78,6 +83,8 @@ def hands_on(instruction: HloInstruction) -> bool:
         return all(c.caller_count == 1 for c in instruction.called_computations)
     if instruction.opcode == "parameter":
         return instruction.parent is not None and _may_change_signature(instruction.parent)
+    if instruction.opcode == "scan":
+        return _stacked_count(instruction.to_apply) > 0
     return instruction.opcode in _HANDS_ON or instruction.op.has(Trait.FORWARDS)
 
 
@@ -103,6 +110,15 @@ def _may_change_signature(computation: HloComputation) -> bool:
     return len(callers) == 1 and callers[0].opcode in _OWN_COMPUTATIONS and hands_on(callers[0])
 
 
+def _stacked_count(computation: HloComputation) -> int:
+    """How many results of a step are stacked, and may be of another type: of one that an associative scan owns."""
+    callers, root = computation.caller_instructions(), computation.root_instruction
+    if len(callers) != 1 or callers[0].opcode != "scan" or computation.caller_count != 1 or root.opcode != "tuple":
+        return 0
+    scan = callers[0].attributes_as(at.ScanAttributes)
+    return root.operand_count - scan.num_carries if scan.is_associative == "true" else 0
+
+
 def _ties(instruction: HloInstruction) -> Iterator[tuple[Leaf, Leaf]]:
     if not hands_on(instruction) or instruction.opcode == "parameter":
         return
@@ -111,6 +127,11 @@ def _ties(instruction: HloInstruction) -> Iterator[tuple[Leaf, Leaf]]:
         ends = (*loop, *(c.parameter_instruction(0) for c in instruction.called_computations))
         for end in ends:
             yield from zip(leaves(instruction), leaves(end), strict=True)
+    elif instruction.opcode == "scan":
+        step = instruction.to_apply
+        yield from zip(leaves(instruction), leaves(step.root_instruction), strict=True)
+        for operand, parameter in zip(instruction.operands, step.parameter_instructions, strict=True):
+            yield from zip(leaves(operand), leaves(parameter), strict=True)
     elif instruction.opcode == "fusion":
         fused = instruction.fused_instructions_computation
         for operand, parameter in zip(instruction.operands, fused.parameter_instructions, strict=True):
@@ -121,7 +142,7 @@ def _ties(instruction: HloInstruction) -> Iterator[tuple[Leaf, Leaf]]:
             yield from zip(_leaves_at(instruction, alias.output_index), source, strict=True)
     else:
         for leaf, source in zip(leaves(instruction), forwarded_leaves(instruction, leaves), strict=True):
-            if not (instruction.opcode == "tuple" and is_converted_for_tuples(source[0])):
+            if not (instruction.opcode == "tuple" and is_converted_for_tuple(instruction, leaf[1], source[0])):
                 yield leaf, source
 
 
@@ -130,6 +151,9 @@ def _leaves_at(instruction: HloInstruction, index: ShapeIndex) -> list[Leaf]:
     return [(instruction, n) for n, place in places if place[: len(index)] == index]
 
 
-def is_converted_for_tuples(operand: HloInstruction) -> bool:
-    """Whether an operand of a tuple may be of another type than the element that it becomes."""
-    return operand.opcode == "parameter" and operand.shape.is_array and not hands_on(operand)
+def is_converted_for_tuple(tuple_: HloInstruction, leaf: int, operand: HloInstruction) -> bool:
+    """Whether an operand of a tuple may be of another type than the element, of one leaf, that it becomes."""
+    if not operand.shape.is_array:
+        return False
+    is_step = tuple_.is_root() and tuple_.parent is not None and leaf < _stacked_count(tuple_.parent)
+    return is_step or (operand.opcode == "parameter" and not hands_on(operand))

@@ -21,8 +21,9 @@ class LayoutNormalization(HloModulePass):
     """Computes on bitcasts of arrays to row-major ones of the same bytes, and writes copies as transposes.
 
     Each result is bitcast to the shape it had, which stays what opcodes read that the pass does not renumber: dots,
-    reduces, sorts, calls. Arrays with tiles or in another memory space, and what is sharded, stay as they are. Windows
-    are summed in the order of memory.
+    reduces, sorts, calls. What these give, and parameters, are bitcast to a row-major array and back. Arrays with tiles
+    or in another memory space, constants without elements, and what is sharded, stay as they are. Windows are summed in
+    the order of memory.
     """
 
     name = "layout-normalization"
@@ -46,8 +47,20 @@ class _Normalizer:
         changed = False
         for instruction in self.computation.make_instruction_post_order():
             if instruction.parent is self.computation and _is_concerned(instruction):
-                changed |= self._rewrite(instruction)
+                changed |= self._rewrite(instruction) or self._read_by_way_of_view(instruction)
         return changed
+
+    def _read_by_way_of_view(self, instruction: HloInstruction) -> bool:
+        """Puts a row-major bitcast, and one back, between an array that is not row-major and its users."""
+        shape, users = normal_shape(instruction.shape), instruction.users
+        if shape == instruction.shape or not users or _is_view(instruction) or all(map(_is_view, users)):
+            return False
+        into = Expansion(instruction)
+        back = _bitcast(self._view(instruction, into), instruction.shape, into)
+        for user in users:
+            if not _is_view(user):
+                instruction.replace_use_with(user, back)
+        return True
 
     def _rewrite(self, instruction: HloInstruction) -> bool:
         into = Expansion(instruction)
@@ -97,10 +110,21 @@ def _bitcast(array: HloInstruction, shape: Shape, into: Expansion) -> HloInstruc
     return into.add(HloInstruction.create("bitcast", shape, [array]))
 
 
+def _is_view(instruction: HloInstruction) -> bool:
+    """Whether an instruction is a bitcast to a row-major array of the same bytes, or from one."""
+    if instruction.opcode != "bitcast":
+        return False
+    shape, source = instruction.shape, instruction.operand(0).shape
+    plain = _is_plain(shape) and _is_plain(source)
+    return plain and (shape == normal_shape(source) or source == normal_shape(shape))
+
+
 def _is_concerned(instruction: HloInstruction) -> bool:
     """Whether an instruction has plain arrays only, and one of them is not row-major."""
     shapes = [instruction.shape, *(o.shape for o in instruction.operands)]
     if instruction.sharding is not None or not all(map(_is_plain, shapes)):
+        return False
+    if instruction.opcode == "constant" and not instruction.shape.num_elements:
         return False
     return any(order_of(shape) != tuple(range(shape.rank)) for shape in shapes)
 

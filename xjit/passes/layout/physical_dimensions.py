@@ -133,13 +133,10 @@ def _copy(i: HloInstruction) -> Physical:
 
 
 def _moved(i: HloInstruction, dimensions: Sequence[int]) -> Physical:
-    """A move whose dimension d is operand dimension `dimensions[d]`: nothing moves if only sizes of 1 change places."""
-    array = i.operand(0)
-    places = _places(array.shape)
+    """A move whose dimension d is operand dimension `dimensions[d]`; a transpose that names dimensions anew is none."""
+    places = _places(i.operand(0).shape)
     order = tuple(places[dimensions[d]] for d in order_of(i.shape))
-    sizes = [array.shape.dimensions[d] for d in order_of(array.shape)]
-    moving = [d for d in order if sizes[d] != 1]
-    if i.opcode == "transpose" and moving == sorted(moving):
+    if i.opcode == "transpose" and order == tuple(range(len(order))):
         return Physical("", i.operands)
     return Physical("transpose", i.operands, at.DimensionsAttributes(order))
 

@@ -14,7 +14,7 @@ from xjit.passes.simplify.algebra.memory_order import is_bitcast, layout_after_r
 class ReshapeDecomposer(OpExpander):
     """Writes each reshape of arrays with layouts as a bitcast, and a copy before or behind it only if it must.
 
-    One copy is enough if one side has a layout in which the other side's elements lie as they are.
+    One copy is enough if one side has a layout in which the other side's elements lie as they are: the operand's first.
     """
 
     name = "reshape-decomposer"
@@ -27,14 +27,14 @@ class ReshapeDecomposer(OpExpander):
             return None
         if is_bitcast(instruction):
             return into.like_source("bitcast", [operand])
-        behind = layout_after_reshape(operand.shape, result.dimensions)
-        if behind is not None:
-            flat = into.add(HloInstruction.create("bitcast", result.with_layout(behind), [operand]))
-            return into.like_source("copy", [flat])
         before = layout_after_reshape(result, operand.shape.dimensions)
         if before is not None:
             moved = into.add(HloInstruction.create("copy", operand.shape.with_layout(before), [operand]))
             return into.like_source("bitcast", [moved])
+        behind = layout_after_reshape(operand.shape, result.dimensions)
+        if behind is not None:
+            flat = into.add(HloInstruction.create("bitcast", result.with_layout(behind), [operand]))
+            return into.like_source("copy", [flat])
         row_major = operand.shape.with_dimensions(operand.shape.dimensions)
         moved = into.add(HloInstruction.create("copy", row_major, [operand]))
         flat = into.add(HloInstruction.create("bitcast", result.with_dimensions(result.dimensions), [moved]))

@@ -16,7 +16,8 @@ from xjit.passes.reductions.reduce_parts import arrays_of, may_rewrite, reduced_
 class ReduceDecomposer(HloModulePass):
     """Reduces to the order that the kept dimensions have in the operand, and copies to another one that was asked for.
 
-    The copy comes behind a conversion that is the only reader. With `custom_layout_allowed` reductions stay.
+    The copy comes behind a conversion that is the only reader. With `custom_layout_allowed` results keep their layouts.
+    Arrays that are reduced together are copied to the first one's layout.
     """
 
     name = "reduce-decomposer"
@@ -24,14 +25,23 @@ class ReduceDecomposer(HloModulePass):
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Decomposes in every non-fusion computation; True if a reduction changed."""
-        if self.custom_layout_allowed:
-            return False
         changed = False
         for computation in selected_computations(module, execution_threads):
             for instruction in computation.make_instruction_post_order():
                 if instruction.opcode == "reduce" and may_rewrite(instruction):
-                    changed |= _decompose(instruction)
+                    changed |= _equalize(instruction)
+                    changed |= not self.custom_layout_allowed and _decompose(instruction)
         return changed
+
+
+def _equalize(reduce: HloInstruction) -> bool:
+    first, *others = arrays_of(reduce)
+    differing = [n for n, array in enumerate(others, 1) if array.shape.layout != first.shape.layout]
+    into = Expansion(reduce)
+    for n in differing:
+        array = reduce.operand(n)
+        reduce.replace_operand_with(n, into.add(_copy(array, array.shape.with_layout(first.shape.layout))))
+    return bool(differing)
 
 
 def _decompose(reduce: HloInstruction) -> bool:

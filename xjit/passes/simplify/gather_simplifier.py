@@ -49,5 +49,5 @@ class GatherSimplifier(OpExpander):
 
 def _is_simplified(gather: HloInstruction) -> bool:
     a, (operand, indices) = gather.attributes_as(GatherAttributes), gather.operands
-    whole = bool(operand.shape.rank) and not a.collapsed_slice_dims and 0 not in a.slice_sizes
+    whole = bool(operand.shape.rank) and not a.collapsed_slice_dims
     return whole and indices.shape.rank == 2 and a.index_vector_dim == 1 and 0 not in a.offset_dims

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from xjit.hlo import HloInstruction, Shape
+from xjit.hlo import HloInstruction
 from xjit.hlo.attributes import ScatterAttributes
+from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.passes.expand.index_rows import IndexRows, index_matrix
-from xjit.passes.expand.map_inliner import is_elementwise, write_on_arrays
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.expand.writing import Writer
 from xjit.passes.framework.expansion import Expansion
@@ -26,9 +26,10 @@ class ScatterSimplifier(OpExpander):
     opcodes = frozenset({"scatter"})
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
-        """Returns the result; None for one of that form, with batching dimensions, of no or unknown size."""
+        """Returns the result; None for one of that form, with batching dimensions, or of unknown size."""
         a, count = instruction.attributes_as(ScatterAttributes), instruction.operand_count // 2
-        known = all(o.shape.is_static_array for o in instruction.operands) and instruction.operand(0).shape.num_elements
+        known = all(o.shape.is_static_array for o in instruction.operands)
+        known = known and all(instruction.operand(0).shape.dimensions[d] for d in a.inserted_window_dims)
         if not known or a.input_batching_dims or _is_simplified(instruction):
             return None
         if not instruction.operand(0).shape.rank:
@@ -61,11 +62,14 @@ def _of_scalar(scatter: HloInstruction, into: Expansion) -> HloInstruction | Non
     kinds = [p.shape.element_type for p in computation.parameter_instructions]
     if any(x.shape.rank for x in arrays) or [x.shape.element_type for x in arrays] != kinds:
         return None
-    if not is_elementwise(computation):
-        return None
-    root = computation.root_instruction
-    scalars = write_on_arrays(into.add, computation, arrays, Shape.array(kinds[0]))
-    return into.tuple_of(*(scalars[o] for o in root.operands)) if root.opcode == "tuple" else scalars[root]
+    scalars = computation.clone_instructions(
+        into.computation, dict(zip(computation.parameter_instructions, arrays, strict=True))
+    )
+    for clone in scalars.values():
+        if clone not in arrays:
+            inherit_annotations(clone, scatter)
+            into.made.append(clone)
+    return scalars[computation.root_instruction]
 
 
 def _is_simplified(scatter: HloInstruction) -> bool:
