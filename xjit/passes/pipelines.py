@@ -303,7 +303,7 @@ def simplification(options: PipelineOptions, residuals: Sequence[HloModulePass] 
                 # before loops drop the elements that it frees
                 WhileLoopConstantSinking(sink_only_scalar_constants=True, sink_positions=True),
                 HloModuleDCE(),
-                WhileLoopSimplifier(),
+                WhileLoopSimplifier(shared_computations=True),
                 ConditionalSimplifier(),  # after folding: a predicate may be a constant now
                 HloDCE(),
                 WhileLoopTransposeSinking(),  # stacked weights: what is left to reshape is simplified with the rest
