@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from xjit.hlo import HloInstruction, HloModule, PrimitiveType
+from xjit.hlo import OPCODES, HloInstruction, HloModule, PrimitiveType, Trait
 from xjit.hlo import attributes as at
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.calls_and_control.branch_elements import (
@@ -18,13 +18,15 @@ from xjit.passes.calls_and_control.call_inliner import inline_call
 from xjit.passes.calls_and_control.conditional_canonicalizer import wrap_result
 from xjit.passes.calls_and_control.conditional_to_select import select_branches
 from xjit.passes.framework import analyses
-from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.framework.base import HloModulePass, calls_any, has_control_dependencies, selected_computations
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.simplify.hlo_dce import remove_dead_instructions, remove_unreachable_computations
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 EMPTY = frozenset({"parameter", "tuple", "get-tuple-element"})
 """The opcodes of branches that compute nothing."""
+
+_CHANNELS = frozenset(name for name, op in OPCODES.items() if op.has(Trait.COLLECTIVE)) | {"send", "recv"}
 
 SCHEDULING_GROUP = "_scheduling_group_id"
 """A frontend attribute of conditionals that a scheduler refers to."""
@@ -35,8 +37,9 @@ class ConditionalSimplifier(HloModulePass):
     """A conditional whose branch is known becomes that branch; one that only chooses between values, a select.
 
     Of others, result elements that nothing reads go, and those that all branches compute as the same value of another
-    element; and elements of a branch's operand that it does not read. Conditionals with control edges or a scheduling
-    group stay, and whole if they have side effects; those with a sharding keep their operands.
+    element; and elements of a branch's operand that it does not read. Conditionals with control edges, a scheduling
+    group, or collectives or transfers in a branch stay, and whole if they have side effects; those with a sharding keep
+    their operands.
     """
 
     name = "conditional-simplifier"
@@ -47,15 +50,18 @@ class ConditionalSimplifier(HloModulePass):
         changed = False
         for computation in selected_computations(module, execution_threads):
             for conditional in [i for i in computation.instructions if i.opcode == "conditional"]:
-                if (
-                    not has_control_dependencies(conditional)
-                    and SCHEDULING_GROUP not in conditional.frontend_attributes
-                ):
+                if _may_change(conditional):
                     changed |= _simplify(conditional, module)
         if changed:
             TupleSimplifier().run(module, execution_threads)
             remove_unreachable_computations(module)
         return changed
+
+
+def _may_change(conditional: HloInstruction) -> bool:
+    if has_control_dependencies(conditional):
+        return False
+    return SCHEDULING_GROUP not in conditional.frontend_attributes and not calls_any(conditional, _CHANNELS)
 
 
 def _simplify(conditional: HloInstruction, module: HloModule) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from xjit.hlo import HloComputation, HloInstruction, HloModule
+from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo.edit.replacing import replace
 from xjit.passes.analysis.call_graph import CallGraph
 from xjit.passes.analysis.loop_evaluation import trip_count
@@ -14,7 +14,7 @@ from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.analysis.while_loop_analysis import initial_value
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework import analyses
-from xjit.passes.framework.base import HloModulePass, has_control_dependencies, has_opcodes, selected_computations
+from xjit.passes.framework.base import HloModulePass, calls_any, has_control_dependencies, selected_computations
 from xjit.passes.loops.decided_compares import decide_compares
 from xjit.passes.loops.equal_elements import equal_elements
 from xjit.passes.loops.flat_state import flatten_state
@@ -82,7 +82,7 @@ class WhileLoopSimplifier(HloModulePass):
 
 
 def _simplify(loop: HloInstruction, module: HloModule, may_unroll: bool) -> bool:
-    transfers = _has_below(loop, _TRANSFERS)
+    transfers = calls_any(loop, _TRANSFERS)
     trips = trip_count(loop, max_evaluated_trips=1) if may_unroll and not transfers else None
     if trips is not None and trips <= 1 and not _must_stay(loop, trips, analyses.get(SideEffects, module)):
         unroll(loop, trips)
@@ -94,7 +94,7 @@ def _simplify(loop: HloInstruction, module: HloModule, may_unroll: bool) -> bool
     steps = [_sink_constants, _remove_copies, _remove_invariants, _remove_dead]
     if not transfers:
         steps.insert(1, _propagate_constants)
-        if not _has_below(loop, _DOMAINS):
+        if not calls_any(loop, _DOMAINS):
             steps.insert(3, merge_counters)
     for step in steps:
         if not has_elements(loop):
@@ -113,19 +113,6 @@ def _must_stay(loop: HloInstruction, trips: int, effects: SideEffects) -> bool:
     if trips and (told.get(KEEPS_ONE_TRIP) == "true" or told.get("inlineable") == "false"):
         return True
     return effects.below(loop) if trips else any(i.has_side_effect() for i in loop.while_condition.instructions)
-
-
-def _has_below(loop: HloInstruction, opcodes: frozenset[str]) -> bool:
-    """Whether an instruction of these opcodes is in a loop, or in what is called there."""
-    stack, seen = list(loop.called_computations), set[HloComputation]()
-    while stack:
-        computation = stack.pop()
-        if has_opcodes(computation, opcodes):
-            return True
-        if computation not in seen:
-            seen.add(computation)
-            stack += [c for i in computation.calling_instructions() for c in i.called_computations]
-    return False
 
 
 def _propagate_constants(loop: HloInstruction) -> HloInstruction | None:
