@@ -304,7 +304,7 @@ def simplification(options: PipelineOptions, residuals: Sequence[HloModulePass] 
                 WhileLoopConstantSinking(sink_only_scalar_constants=True, sink_positions=True),
                 HloModuleDCE(),
                 WhileLoopSimplifier(shared_computations=True),
-                ConditionalSimplifier(),  # after folding: a predicate may be a constant now
+                ConditionalSimplifier(select_cheap_branches=False),  # after folding: a predicate may be a constant now
                 HloDCE(),
                 WhileLoopTransposeSinking(),  # stacked weights: what is left to reshape is simplified with the rest
                 WhileLoopDotHoisting(),  # of slices that lie as they are multiplied: transposes have moved

@@ -12,6 +12,7 @@ from xjit.passes.analysis.loop_evaluation import trip_count
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.analysis.while_loop_analysis import initial_value
+from xjit.passes.calls_and_control.call_inliner import INLINED_LATE
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, calls_any, has_control_dependencies, selected_computations
@@ -110,7 +111,7 @@ def _simplify(loop: HloInstruction, module: HloModule, may_unroll: bool) -> bool
 def _must_stay(loop: HloInstruction, trips: int, effects: SideEffects) -> bool:
     """Whether what runs has side effects, which a loop keeps in order, or one trip is asked to stay one."""
     told = loop.frontend_attributes
-    if trips and (told.get(KEEPS_ONE_TRIP) == "true" or told.get("inlineable") == "false"):
+    if trips and (told.get(KEEPS_ONE_TRIP) == "true" or told.get("inlineable") in INLINED_LATE):
         return True
     return effects.below(loop) if trips else any(i.has_side_effect() for i in loop.while_condition.instructions)
 
