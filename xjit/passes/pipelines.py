@@ -272,7 +272,7 @@ def gpu_expansion(use_cublaslt: bool, sorts_stably: SortPredicate) -> list[HloMo
         CholeskyExpander(one_block=True),  # leaves triangular solves
         TriangularSolveExpander(one_block=True),
         FftExpander(one_block=True),
-        ReduceWindowRewriter(eliminate_rank_1=False),  # loops take one dimension as well as two
+        ReduceWindowRewriter(eliminate_rank_1=False, by_map=False),  # loops take one dimension as well as two
         TopkDecomposer(),  # into stable sorts
         StableSortExpander(sorts_stably),  # bitonic networks are not stable
     ]
