@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xjit.hlo import HloComputation, HloInstruction, Shape
+from xjit.hlo.annotations.original_value import origin_of_leaves
 from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.passes.calls_and_control.ownership import own_computations
 
@@ -34,6 +35,7 @@ def flatten_state(loop: HloInstruction) -> HloInstruction | None:
     computation.add_instruction(new)
     new.metadata, new.place, new.backend_config = loop.metadata, loop.place, loop.backend_config
     new.frontend_attributes = dict(loop.frontend_attributes)
+    new.origin, init.origin = (origin_of_leaves(i.origin, i.shape) for i in (loop, loop.while_init))
     whole = _nested_tuple(computation, new, loop.shape)
     inherit_annotations(whole, loop)
     loop.replace_all_uses_with_different_shape(whole)

@@ -148,7 +148,7 @@ def _sink_constants(loop: HloInstruction) -> HloInstruction | None:
     module = loop.module
     assert module is not None
     indices = [i for i in range(len(loop.shape.tuple_shapes)) if _is_constant(loop, i)]
-    if len(indices) == len(loop.shape.tuple_shapes) and not analyses.get(SideEffects, module).below(loop):
+    if indices and len(indices) == len(loop.shape.tuple_shapes) and not analyses.get(SideEffects, module).below(loop):
         replace(loop, loop.while_init)
         return None
     if not indices:
