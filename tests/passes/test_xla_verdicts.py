@@ -62,7 +62,7 @@ RECORDED: Mapping[str, tuple[int, int]] = {
     "ReshapeDecomposer": (2, 2),
     "RootInstructionSinker": (2, 0),
     "ScatterExpander": (3, 1),
-    "ScatterSimplifier": (6, 3),
+    "ScatterSimplifier": (6, 4),
     "ShardingPropagation": (125, 0),  # one is a test of metadata; one counts a change that it takes back
     "SliceSinker": (11, 0),
     "TransposeFolding": (7, 0),
