@@ -127,3 +127,20 @@ def test_what_an_unused_operand_waited_for_is_waited_for(is_new: bool) -> None:
     waiting = new if is_new else i["user"]
     assert waiting.control_predecessors == [i["before"]] and i["before"].control_successors == [waiting]
     verify_module(module)
+
+
+@pytest.mark.parametrize(("opcode", "name"), [("negate", "y"), ("abs", "abs")])
+def test_a_new_instruction_of_the_same_opcode_has_the_name(opcode: str, name: str) -> None:
+    computation = parse_hlo("ENTRY e { x = f32[] parameter(0)  ROOT y = f32[] negate(x) }").entry_computation
+    x, y = computation.parameter_instructions[0], computation.root_instruction
+    new = computation.add_instruction(HloInstruction.create(opcode, y.shape, [x]))
+    replace(y, new)
+    assert computation.root_instruction.name == name
+
+
+def test_what_others_read_keeps_its_name() -> None:
+    text = "ENTRY e { x = f32[] parameter(0)  y = f32[] negate(x)  z = f32[] negate(x)  ROOT t = (f32[], f32[]) tuple(y, z) }"
+    computation = parse_hlo(text).entry_computation
+    y, z = computation.root_instruction.operands
+    replace(z, y)
+    assert [o.name for o in computation.root_instruction.operands] == ["y", "y"]

@@ -11,6 +11,7 @@ from xjit.ops.evaluation import evaluate
 from xjit.passes import PassDriver, cpu_pipeline
 from xjit.passes.analysis.loop_evaluation import trip_count
 from xjit.passes.analysis.while_loop_analysis import CountedLoop, counted_loop
+from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator, known_trip_count
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.text.parser import parse_hlo
@@ -285,3 +286,42 @@ def test_the_trips_of_a_counted_loop_become_one_kernel() -> None:
 
 def test_trip_counts_are_in_the_optimized_module() -> None:
     assert '"known_trip_count":{"n":"1000"}' in xjit.compile(loop(n="1000")).as_text("optimized-hlo")
+
+
+_ORIGINS = """HloModule m
+cond {
+  p = (s32[], (f32[2], f32[2])) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  n = s32[] constant(9)
+  ROOT c = pred[] compare(i, n), direction=LT
+}
+body {
+  p = (s32[], (f32[2], f32[2])) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  q = (f32[2], f32[2]) get-tuple-element(p), index=1
+  a = f32[2] get-tuple-element(q), index=0
+  k = f32[2] get-tuple-element(q), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  b = f32[2] add(a, a)
+  l = f32[2] add(k, k)
+  u = (f32[2], f32[2]) tuple(l, b)
+  ROOT t = (s32[], (f32[2], f32[2])) tuple(j, u)
+}
+ENTRY e {
+  x = f32[2] parameter(0)
+  z = s32[] constant(0)
+  u = (f32[2], f32[2]) tuple(x, x)
+  t = (s32[], (f32[2], f32[2])) tuple(z, u), origin={({"z"}, ({"x"}, {"y"}))}
+  w = (s32[], (f32[2], f32[2])) while(t), condition=cond, body=body, origin={({"w" {0}}, ({"w" {1,0}}, {"w" {1,1}}))}
+  v = (f32[2], f32[2]) get-tuple-element(w), index=1
+  ROOT r = f32[2] get-tuple-element(v), index=0
+}"""
+
+
+def test_original_values_of_elements_that_stay() -> None:
+    module = parse_hlo(_ORIGINS)
+    assert WhileLoopSimplifier().run(module)
+    loop = next(i for i in module.entry_computation.instructions if i.opcode == "while")
+    assert loop.origin == '{({"w" {0}}, {"w" {1,0}})}'
+    assert loop.while_init.origin == '{({"z"}, {"x"})}'

@@ -70,6 +70,7 @@ RUN: Mapping[str, str] = {
     "MakePipeline.line995": f"{_SLICES}{{fuse_slices=false}}",
     **{f"MakePipeline.line{line}": f"{_SLICES}{{opt_level=2}}" for line in (2290, 2328)},
     "AssociativeScanRewriter": "associative-scan-rewriter{base_length=128}",
+    "ReduceWindowRewriter": "reduce-window-rewriter{base_length=128}",
     "HloDCE.RemoveDeadEntryParametersAndLayout": "hlo-dce{remove_dead_parameters_from_entry=true}",
     "HloRematerialization.RematTupleShapeDoubleUse": "hlo-rematerialization{memory_limit_bytes=11264}",
     "HloRematerialization.RematThroughTuple": "hlo-rematerialization{memory_limit_bytes=11264}",

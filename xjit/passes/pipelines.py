@@ -275,7 +275,7 @@ def gpu_expansion(use_cublaslt: bool, sorts_stably: SortPredicate) -> list[HloMo
         CholeskyExpander(one_block=True),  # leaves triangular solves
         TriangularSolveExpander(one_block=True),
         FftExpander(one_block=True),
-        ReduceWindowRewriter(eliminate_rank_1=False),  # loops take one dimension as well as two
+        ReduceWindowRewriter(eliminate_rank_1=False, by_map=False),  # loops take one dimension as well as two
         TopkDecomposer(),  # into stable sorts
         StableSortExpander(sorts_stably),  # bitonic networks are not stable
     ]
@@ -306,8 +306,8 @@ def simplification(options: PipelineOptions, residuals: Sequence[HloModulePass] 
                 # before loops drop the elements that it frees
                 WhileLoopConstantSinking(sink_only_scalar_constants=True, sink_positions=True),
                 HloModuleDCE(),
-                WhileLoopSimplifier(),
-                ConditionalSimplifier(),  # after folding: a predicate may be a constant now
+                WhileLoopSimplifier(shared_computations=True),
+                ConditionalSimplifier(select_cheap_branches=False),  # after folding: a predicate may be a constant now
                 HloDCE(),
                 WhileLoopTransposeSinking(),  # stacked weights: what is left to reshape is simplified with the rest
                 WhileLoopDotHoisting(),  # of slices that lie as they are multiplied: transposes have moved

@@ -13,6 +13,9 @@ from xjit.hlo.attributes.codecs.value_text import STRING, inside, quote, split_l
 from xjit.hlo.types.shape import Shape
 
 _NAME = re.compile(STRING)
+_NONE = "{{}}"
+"""The original value of an array that is none of the program's."""
+
 SYNTHETIC_CALL = "{[synthetic_call]}"
 """The original value of a call that some pass made: names inside of its computation are those of the program."""
 
@@ -40,6 +43,26 @@ def origin_of_element(origin: str, index: int) -> str:
     tree = inside(origin).strip()
     elements = split_list(inside(tree, "()")) if tree.startswith("(") else []
     return "{" + elements[index] + "}" if index < len(elements) else ""
+
+
+def origin_of_elements(origin: str, indices: Sequence[int], added: int = 0) -> str:
+    """Returns the original value of a tuple of some elements of a tuple, and of as many more as are `added`."""
+    if not origin:
+        return ""
+    return origin_of_tuple([*(origin_of_element(origin, i) or _NONE for i in indices), *[_NONE] * added])
+
+
+def origin_of_leaves(origin: str, shape: Shape) -> str:
+    """Returns the original value of the flat tuple of the leaves of a value of this shape."""
+    if not origin:
+        return ""
+    leaves: list[str] = []
+    for index, _ in shape.leaves():
+        leaf = origin
+        for i in index:
+            leaf = origin_of_element(leaf, i) if leaf else ""
+        leaves.append(leaf or _NONE)
+    return origin_of_tuple(leaves)
 
 
 def origin_inside_call(origin: str, call: str) -> str:

@@ -18,8 +18,8 @@ def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruct
     `made` are further instructions that were made for `new`. What had to run before `old`, or before what only it
     needed, runs before all of them that do something, what had to run after it, after them. If `new` was there before,
     and something depends on it, it is not made to wait: what used `old` waits instead. A new instruction inherits the
-    annotations of `old` that it has none of its own of. A parameter, or an `old` that `new` reads, stays. Returns what
-    lost a user and stays. InvalidArgument unless both are in one computation.
+    annotations of `old` that it has none of its own of, and its name if it has its opcode. A parameter, or an `old`
+    that `new` reads, stays. Returns what lost a user and stays. InvalidArgument unless both are in one computation.
     """
     computation = old.parent
     if computation is None or new.parent is not computation:
@@ -29,7 +29,8 @@ def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruct
         return []
     told = computation.parent.on_rewrite if computation.parent is not None else None
     text = str(old) if told is not None else ""
-    if new in made or _nothing_depends_on(new):
+    is_new = new in made or _nothing_depends_on(new)
+    if is_new:
         inherit_annotations(new, old, same_value=True)
         made = (*made, new)
     readers = old.users
@@ -44,6 +45,8 @@ def replace(old: HloInstruction, new: HloInstruction, made: Sequence[HloInstruct
         )
         if predecessors := [i for i in awaited if i.parent is computation]:
             _add_edges(predecessors, _first_of(new, dict.fromkeys(made), readers))
+        if is_new and _does_the_same(new, old):
+            new.name = old.name
     if told is not None:
         told(text, new)
     return staying
@@ -64,6 +67,13 @@ def inherit_annotations(new: HloInstruction, old: HloInstruction, same_value: bo
         new.sharding = old.sharding
     if same_value and old.origin and not new.origin and new.shape.compatible(old.shape):
         new.origin = old.origin
+
+
+def _does_the_same(new: HloInstruction, old: HloInstruction) -> bool:
+    """Whether both have one opcode, and calls of the library one target."""
+    if new.opcode != "custom-call" or old.opcode != "custom-call":
+        return new.opcode == old.opcode
+    return getattr(new.attributes, "custom_call_target", "") == getattr(old.attributes, "custom_call_target", "")
 
 
 def _nothing_depends_on(instruction: HloInstruction) -> bool:

@@ -1,7 +1,7 @@
 """How often does a while loop run whose condition follows from constants? Its trips are evaluated, one by one.
 
 Evaluated is only what the condition is computed of: the elements of the state that it reads, those that these become
-next, and so on. All must start as small constants, and nothing may be called, or be inexact.
+next, and so on. All must start as small arrays, computed of constants alone, and nothing may be inexact.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from xjit.hlo import HloInstruction, Trait, Unsupported
 from xjit.hlo.attributes import ConstantAttributes
 from xjit.hlo.ir.post_order import post_order
 from xjit.ops.evaluation.interpreter import Interpreter
-from xjit.passes.analysis.while_loop_analysis import counted_loop, initial_value, next_value, state_element
+from xjit.passes.analysis.while_loop_analysis import counted_loop, forwarded, initial_value, next_value, state_element
 
 MAX_EVALUATED_TRIPS = 128
 """As many trips as XLA evaluates."""
@@ -26,6 +26,7 @@ MAX_ELEMENTS = 64
 MAX_INSTRUCTIONS = 64
 """Of condition and body together."""
 
+_GIVEN = frozenset({"get-tuple-element", "parameter"})
 _MOVES = frozenset(
     {"broadcast", "concatenate", "dynamic-slice", "iota", "pad", "reshape", "reverse", "slice", "transpose"}
 )
@@ -37,22 +38,46 @@ def trip_count(loop: HloInstruction, max_evaluated_trips: int = MAX_EVALUATED_TR
     return counted.trip_count if counted is not None else _evaluated(loop, max_evaluated_trips)
 
 
+def ends_after_a_trip(loop: HloInstruction) -> bool:
+    """Whether the body sets all that the condition reads to constants with which the condition is false."""
+    condition = _slice_of([loop.while_condition.root_instruction])
+    indices = _read(condition)
+    if not indices or (loop.shape.is_tuple and loop.while_body.root_instruction.opcode != "tuple"):
+        return False
+    if not all(map(_is_simple, condition)):
+        return False
+    state = {index: _value_of(next_value(loop, index)) for index in indices}
+    if any(value is None for value in state.values()):
+        return False
+    evaluate = Interpreter().evaluate_with_substitutions
+    try:
+        return not evaluate([loop.while_condition.root_instruction], _given(condition, state))[0]
+    except Unsupported:
+        return False
+
+
 def _evaluated(loop: HloInstruction, limit: int) -> int | None:
-    needed = _needed(loop)
-    if needed is None:
-        return None
-    condition, following, state = needed
-    interpreter = Interpreter()
-    evaluate = interpreter.evaluate_with_substitutions
     try:
         with np.errstate(all="ignore"):
-            for trips in range(limit + 1):
-                if not evaluate([loop.while_condition.root_instruction], _given(condition, state))[0]:
-                    return trips
-                results = evaluate([next_value(loop, index) for index in state], _given(following, state))
-                state = dict(zip(state, results, strict=True))
+            needed = _needed(loop)
+            return None if needed is None else _count(loop, limit, *needed)
     except Unsupported:
-        pass
+        return None
+
+
+def _count(
+    loop: HloInstruction,
+    limit: int,
+    condition: Sequence[HloInstruction],
+    following: Sequence[HloInstruction],
+    state: Mapping[int, Any],
+) -> int | None:
+    evaluate = Interpreter().evaluate_with_substitutions
+    for trips in range(limit + 1):
+        if not evaluate([loop.while_condition.root_instruction], _given(condition, state))[0]:
+            return trips
+        results = evaluate([next_value(loop, index) for index in state], _given(following, state))
+        state = dict(zip(state, results, strict=True))
     return None
 
 
@@ -88,10 +113,26 @@ def _needed(
     state: dict[int, Any] = {}
     for index in indices:
         start = initial_value(loop, index)
-        if start is None or start.opcode != "constant" or start.shape.num_elements > MAX_ELEMENTS:
+        value = _value_of(start) if start is not None else None
+        if value is None:
             return None
-        state[index] = start.attributes_as(ConstantAttributes).literal.array
+        state[index] = value
     return condition, following, state
+
+
+def _value_of(start: HloInstruction) -> Any:
+    """Returns the value of what is computed of constants alone; None of anything else."""
+    start = forwarded(start)
+    if not start.shape.is_static_array or start.shape.num_elements > MAX_ELEMENTS:
+        return None
+    if start.opcode == "constant":
+        return start.attributes_as(ConstantAttributes).literal.array
+    if start.opcode in ("parameter", "get-tuple-element"):
+        return None
+    steps = _slice_of([start])
+    if len(steps) > MAX_INSTRUCTIONS or not all(_is_simple(i) and i.opcode not in _GIVEN for i in steps):
+        return None
+    return Interpreter().evaluate_with_substitutions([start], {})[0]
 
 
 def _slice_of(roots: Iterable[HloInstruction]) -> list[HloInstruction]:
@@ -119,7 +160,10 @@ def _is_simple(instruction: HloInstruction) -> bool:
     """Whether evaluated and compiled code agree in every bit, and neither takes long."""
     if not instruction.shape.is_static_array or instruction.shape.num_elements > MAX_ELEMENTS:
         return False
-    if instruction.opcode in ("constant", "get-tuple-element", "parameter") or instruction.opcode in _MOVES:
+    if instruction.opcode == "constant" or instruction.opcode in _GIVEN or instruction.opcode in _MOVES:
         return True
+    if instruction.opcode in ("call", "fusion"):
+        inside = instruction.called_computations[0].instructions
+        return len(inside) <= MAX_INSTRUCTIONS and all(map(_is_simple, inside))
     op = instruction.op
     return op.has(Trait.ELEMENTWISE) and not (op.has(Trait.TRANSCENDENTAL) or op.called or op.may_have_side_effect)

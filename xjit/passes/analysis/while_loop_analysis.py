@@ -87,7 +87,7 @@ def counted_loop(loop: HloInstruction) -> CountedLoop | None:
 def step_of(loop: HloInstruction, index: int) -> int | None:
     """Returns what the body adds to an element of the state, if that is a constant."""
     root = loop.while_body.root_instruction
-    following = root.operand(index) if root.opcode == "tuple" else root
+    following = forwarded(root.operand(index) if root.opcode == "tuple" else root)
     if following.opcode not in ("add", "subtract"):
         return None
     left, right = following.operands
@@ -112,7 +112,19 @@ def _constant(loop: HloInstruction, value: HloInstruction) -> int | None:
 def initial_number(loop: HloInstruction, index: int) -> int | None:
     """Returns the constant integer that an element of the state starts as."""
     start = initial_value(loop, index)
+    start = forwarded(start) if start is not None else None
     return _constant(loop, start) if start is not None and start.opcode == "constant" else None
+
+
+def forwarded(value: HloInstruction) -> HloInstruction:
+    """Returns what a value is a copy or an element of a tuple of."""
+    while True:
+        if value.opcode == "copy":
+            value = value.operand(0)
+        elif value.opcode == "get-tuple-element" and value.operand(0).opcode == "tuple":
+            value = value.operand(0).operand(value.attributes_as(GetTupleElementAttributes).index)
+        else:
+            return value
 
 
 def initial_value(loop: HloInstruction, index: int) -> HloInstruction | None:
@@ -133,7 +145,8 @@ def next_value(loop: HloInstruction, index: int) -> HloInstruction:
 
 
 def state_element(value: HloInstruction) -> int | None:
-    """Returns which element of the state a value of a condition or body is, or None."""
+    """Returns which element of the state a value of a condition or body is, or a copy of; None if it is none."""
+    value = forwarded(value)
     if value.opcode == "parameter" and value.shape.is_array:
         return 0
     if value.opcode != "get-tuple-element" or value.operand(0).opcode != "parameter":

@@ -14,6 +14,13 @@ from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.simplify.hlo_dce import remove_unreachable_computations
 
+INLINED_LATE, INLINED_EARLY = frozenset({"false", "xla_late"}), frozenset({"true", "xla_early"})
+"""What `inlineable` may be: not by XLA's first inliner, and by that in any case."""
+
+_COMPOSITE = ("composite.name", "composite.attributes", "composite.version")
+_FOR_FUSION = ("MUST_FUSE", "MAXIMAL_FUSE", "mosaic_fusion_group")
+"""Attributes of a call that speak of all that is inlined and may be fused."""
+
 
 @dataclass
 class CallInliner(HloModulePass):
@@ -21,9 +28,10 @@ class CallInliner(HloModulePass):
 
     Callers come first: what is nested deeply is cloned once into where it stays, not once per level.
 
-    Kept: calls that are marked not inlineable or carry a parallel partition in their backend config, those that an
-    asynchronous instruction starts, and, so that doubling chains of calls end, those that would grow the module beyond
-    twice its size and `max_instructions`.
+    Kept: calls that the frontend attribute `inlineable` says to keep, with "false" or "xla_late", those with a backend
+    config, those that an asynchronous instruction starts, and, so that doubling chains of calls end, those that would
+    grow the module beyond twice its size and `max_instructions`. With `single_call_site` also those of what others call
+    stay, unless they are `inlineable` "true" or "xla_early".
     """
 
     name = "call-inliner"
@@ -60,14 +68,15 @@ class CallInliner(HloModulePass):
         return changed
 
     def _may_inline(self, call: HloInstruction) -> bool:
-        if call.frontend_attributes.get("inlineable") == "false" or "outer_dimension_partitions" in call.backend_config:
+        told = call.frontend_attributes.get("inlineable")
+        if told in INLINED_LATE or call.raw_backend_config:
             return False
         parent = call.parent
         if parent is not None and parent.execution_thread != call.to_apply.execution_thread:
             return False
         if parent is not None and parent.is_async_computation():
             return False  # what is started is one instruction
-        if self.single_call_site and call.to_apply.caller_count > 1:
+        if self.single_call_site and call.to_apply.caller_count > 1 and told not in INLINED_EARLY:
             return False
         return self.should_inline is None or self.should_inline(call)
 
@@ -80,6 +89,10 @@ def inline_call(call: HloInstruction, op_name: str | None = None) -> dict[HloIns
     """
     caller, callee = call.parent, call.called_computations[0]
     assert caller is not None
+    if call.opcode == "call" and call.attributes_as(at.CallAttributes).is_composite:
+        told = call.frontend_attributes.items()
+        call.frontend_attributes = {key: value for key, value in told if key not in _COMPOSITE}
+    for_fusion = {key: call.frontend_attributes[key] for key in _FOR_FUSION if key in call.frontend_attributes}
     parameters = {
         p: call.operand(p.attributes_as(at.ParameterAttributes).parameter_number) for p in callee.parameter_instructions
     }
@@ -87,6 +100,8 @@ def inline_call(call: HloInstruction, op_name: str | None = None) -> dict[HloIns
     clones = [mapping[i] for i in callee.instructions if i.opcode != "parameter"]
     for clone in clones:
         _prefix_op_name(clone, call, call.metadata.op_name if op_name is None else op_name)
+        if for_fusion and clone.is_fusible():
+            clone.frontend_attributes = {**clone.frontend_attributes, **for_fusion}
         if call.opcode == "call":
             clone.origin = origin_inside_call(clone.origin, call.origin)
     root = mapping[callee.root_instruction]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from xjit.hlo import HloInstruction, HloModule, PrimitiveType
+from xjit.hlo import OPCODES, HloInstruction, HloModule, PrimitiveType, Trait
 from xjit.hlo import attributes as at
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.calls_and_control.branch_elements import (
@@ -18,13 +18,18 @@ from xjit.passes.calls_and_control.call_inliner import inline_call
 from xjit.passes.calls_and_control.conditional_canonicalizer import wrap_result
 from xjit.passes.calls_and_control.conditional_to_select import select_branches
 from xjit.passes.framework import analyses
-from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.framework.base import HloModulePass, calls_any, has_control_dependencies, selected_computations
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.simplify.hlo_dce import remove_dead_instructions, remove_unreachable_computations
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 EMPTY = frozenset({"parameter", "tuple", "get-tuple-element"})
 """The opcodes of branches that compute nothing."""
+
+_CHANNELS = frozenset(name for name, op in OPCODES.items() if op.has(Trait.COLLECTIVE)) | {"send", "recv"}
+
+_CHEAP = frozenset({"broadcast", "concatenate", "dynamic-slice", "reduce", "reshape", "pad", "slice"}) | EMPTY
+"""What costs less than a branch, as all elementwise opcodes do: XLA's choice."""
 
 SCHEDULING_GROUP = "_scheduling_group_id"
 """A frontend attribute of conditionals that a scheduler refers to."""
@@ -34,39 +39,49 @@ SCHEDULING_GROUP = "_scheduling_group_id"
 class ConditionalSimplifier(HloModulePass):
     """A conditional whose branch is known becomes that branch; one that only chooses between values, a select.
 
+    So does, with `select_cheap_branches`, one both of whose branches compute something, and nothing expensive.
     Of others, result elements that nothing reads go, and those that all branches compute as the same value of another
-    element; and elements of a branch's operand that it does not read. Conditionals with control edges or a scheduling
-    group stay, and whole if they have side effects; those with a sharding keep their operands.
+    element; and elements of a branch's operand that it does not read. Conditionals with control edges, a scheduling
+    group, or collectives or transfers in a branch stay, and whole if they have side effects; those with a sharding keep
+    their operands.
     """
 
     name = "conditional-simplifier"
     opcodes = frozenset({"conditional"})
+    select_cheap_branches: bool = True
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Simplifies inner conditionals first; True if one changed."""
         changed = False
         for computation in selected_computations(module, execution_threads):
             for conditional in [i for i in computation.instructions if i.opcode == "conditional"]:
-                if (
-                    not has_control_dependencies(conditional)
-                    and SCHEDULING_GROUP not in conditional.frontend_attributes
-                ):
-                    changed |= _simplify(conditional, module)
+                if _may_change(conditional):
+                    changed |= self._simplify(conditional, module)
         if changed:
             TupleSimplifier().run(module, execution_threads)
             remove_unreachable_computations(module)
         return changed
 
+    def _simplify(self, conditional: HloInstruction, module: HloModule) -> bool:
+        branch, is_pure = _known_branch(conditional), not analyses.get(SideEffects, module).below(conditional)
+        if branch is not None and is_pure:
+            _inline_branch(conditional, branch)
+            return True
+        if _only_chooses(conditional) or (self.select_cheap_branches and is_pure and _is_cheap(conditional)):
+            for call in select_branches(conditional):
+                inline_call(call)
+            return True
+        return _remove_elements(conditional, module)
 
-def _simplify(conditional: HloInstruction, module: HloModule) -> bool:
-    branch = _known_branch(conditional)
-    if branch is not None and not analyses.get(SideEffects, module).below(conditional):
-        _inline_branch(conditional, branch)
-        return True
-    if _only_chooses(conditional):
-        for call in select_branches(conditional):
-            inline_call(call)
-        return True
+
+def _may_change(conditional: HloInstruction) -> bool:
+    if has_control_dependencies(conditional):
+        return False
+    return SCHEDULING_GROUP not in conditional.frontend_attributes and not calls_any(conditional, _CHANNELS)
+
+
+def _remove_elements(conditional: HloInstruction, module: HloModule) -> bool:
+    """Removes result elements and operand elements that are not used; True if there were any."""
     changed = False
     if not conditional.shape.is_tuple and not conditional.user_count and not conditional.is_root():
         conditional = wrap_result(conditional)  # of which nothing is read: the branches return ()
@@ -115,6 +130,20 @@ def _only_chooses(conditional: HloInstruction) -> bool:
         and all(leaf.is_array for _, leaf in conditional.shape.leaves())
         and all(i.opcode in EMPTY for branch in conditional.branch_computations for i in branch.instructions)
     )
+
+
+def _is_cheap(conditional: HloInstruction) -> bool:
+    """Whether both branches of a predicate compute something that costs little."""
+    branches = conditional.branch_computations
+    if len(branches) != 2 or conditional.operand(0).shape.element_type is not PrimitiveType.PRED:
+        return False
+    if conditional.sharding is not None:
+        return False
+    instructions = [[*branch.instructions] for branch in branches]
+    if not all(i.opcode in _CHEAP or i.is_elementwise() for found in instructions for i in found):
+        return False
+    gives_arrays = any(leaf.is_array for _, leaf in conditional.shape.leaves())
+    return not (gives_arrays and any(all(i.opcode in EMPTY for i in found) for found in instructions))
 
 
 def _merge_result_elements(conditional: HloInstruction) -> bool:

@@ -90,8 +90,13 @@ def select_branches(conditional: HloInstruction) -> list[HloInstruction]:
 def _select_leaves(
     into: Expansion, predicate: HloInstruction, on_true: HloInstruction, on_false: HloInstruction
 ) -> HloInstruction:
-    """Returns the value, array or (nested) tuple, whose arrays are those of one of two values of the same shape."""
+    """Returns the value, array or (nested) tuple, whose arrays are those of one of two values of the same shape.
+
+    Tokens wait for both.
+    """
     shape = on_true.shape
+    if shape.is_token:
+        return into.make("after-all", on_true, on_false)
     if shape.is_tuple:
         elements = [
             _select_leaves(into, predicate, into.element(on_true, i), into.element(on_false, i))

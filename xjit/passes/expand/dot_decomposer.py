@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from xjit.hlo import HloInstruction
+from xjit.hlo import HloInstruction, Shape
 from xjit.hlo.attributes import DotAttributes
 from xjit.ops import build
 from xjit.passes.expand.op_expander import OpExpander
@@ -16,8 +16,8 @@ from xjit.passes.framework.expansion import Expansion
 @dataclass
 class DotDecomposer(OpExpander):
     """Transposes and reshapes operands so that batch dimensions lead in the same order, and one contracting and at most
-    one free dimension follow: free, contracting on the left, contracting, free on the right. Sparse dots and dynamic
-    shapes stay.
+    one free dimension follow: free, contracting on the left, contracting, free on the right. Free dimensions of one
+    element are none. Sparse dots stay.
     """
 
     name = "dot-decomposer"
@@ -27,8 +27,7 @@ class DotDecomposer(OpExpander):
         """Returns the canonical dot, reshaped; None if the dot is canonical."""
         attributes = instruction.attributes_as(DotAttributes)
         lhs, rhs = instruction.operands[:2]
-        is_static = lhs.shape.is_static_array and rhs.shape.is_static_array
-        if attributes.sparsity or not is_static or is_canonical(instruction):
+        if attributes.sparsity or is_canonical(instruction):
             return None
         batch, left = attributes.lhs_batch_dims, attributes.lhs_contracting_dims
         rhs_batch, right = attributes.rhs_batch_dims, attributes.rhs_contracting_dims
@@ -41,7 +40,7 @@ class DotDecomposer(OpExpander):
             attributes,
             lhs_batch_dims=leading,
             rhs_batch_dims=leading,
-            lhs_contracting_dims=(len(batch) + bool(lhs_free),),
+            lhs_contracting_dims=(new_lhs.shape.rank - 1,),
             rhs_contracting_dims=(len(batch),),
         )
         dot = into.add(build.make_dot(new_lhs, new_rhs, canonical, instruction.shape.element_type))
@@ -76,16 +75,18 @@ def _group(
 ) -> HloInstruction:
     """Returns the operand with the batch dimensions first and each group of dimensions as one dimension behind them.
 
-    A group of no dimensions is none, but for the contracting one, which is of size 1 then.
+    A free group of one element is no dimension. Merged dimensions are dynamic if one of them is.
     """
     order = (*batch, *groups[0], *groups[1])
-    sizes = [operand.shape.dimensions[d] for d in order]
-    if order != tuple(range(operand.shape.rank)):
+    shape = operand.shape
+    if order != tuple(range(shape.rank)):
         operand = into.add(build.transpose(operand, order))
-    kept = [group for i, group in enumerate(groups) if group or i == contracting]
-    first = len(batch)
-    merged = sizes[:first]
-    for group in kept:
-        merged.append(math.prod(sizes[first : first + len(group)]))
-        first += len(group)
-    return operand if merged == sizes else into.add(build.reshape(operand, merged))
+    sizes = [math.prod(shape.dimensions[d] for d in group) for group in groups]
+    kept = [(d,) for d in batch] + [g for i, g in enumerate(groups) if sizes[i] != 1 or i == contracting]
+    merged = Shape.array(shape.element_type, [math.prod(shape.dimensions[d] for d in group) for group in kept])
+    if not shape.is_static:
+        dynamic = tuple(any(map(shape.is_dynamic_dimension, group)) for group in kept)
+        merged = replace(merged, dynamic_dimensions=dynamic)
+    if merged.dimensions == operand.shape.dimensions:
+        return operand
+    return into.add(HloInstruction.create("reshape", merged, [operand]))

@@ -13,14 +13,14 @@ from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.expansion import Expansion
 
 _LEFT = frozenset({
-    "parameter", "constant", "tuple", "get-tuple-element", "convert", "bitcast-convert", "bitcast", "infeed", "outfeed",
-    "custom-call", "while", "call", "conditional", "fusion", "map", "reduce", "reduce-window", "scatter", "scan",
-    "select-and-scatter", "sort", "all-reduce", "reduce-scatter", "opt-barrier", "add-dependency", "domain", "send",
-    "recv", "send-done", "recv-done", "get-dimension-size", "partition-id", "replica-id", "rng-bit-generator",
-    "rng-get-and-update-state", "and", "or", "xor", "not", "shift-left", "shift-right-arithmetic",
-    "shift-right-logical", "popcnt", "count-leading-zeros", "mulhi", "reduce-precision",
+    "parameter", "constant", "tuple", "get-tuple-element", "convert", "bitcast-convert", "bitcast", "infeed",
+    "outfeed", "custom-call", "while", "call", "conditional", "fusion", "map", "reduce", "reduce-window", "scatter",
+    "scan", "select-and-scatter", "sort", "all-reduce", "reduce-scatter", "opt-barrier", "add-dependency", "domain",
+    "send", "recv", "send-done", "recv-done", "get-dimension-size", "partition-id", "replica-id", "rng-bit-generator",
+    "rng-get-and-update-state", "shift-left", "shift-right-arithmetic", "shift-right-logical", "popcnt",
+    "count-leading-zeros", "mulhi", "reduce-precision",
 })  # fmt: skip
-"""What forwards values, what calls a computation (that is converted instead), and what works on bits."""
+"""What forwards values, what calls a computation (that is converted instead), and what depends on a type's bits."""
 
 _TYPE_FOLLOWS_OPERAND = frozenset({"complex", "fft"})
 """Their result has the precision of what they read, in another type."""
@@ -43,6 +43,8 @@ class HloElementTypeConverter(HloModulePass):
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Converts in every computation, those of fusions and reducers, too; True if something was converted."""
+        if self.eliminate_type == self.replace_type:
+            return False
         old, new = self._types()
         computations = [
             c

@@ -78,6 +78,19 @@ def has_opcodes(computation: HloComputation, opcodes: Set[str]) -> bool:
     return not opcodes.isdisjoint(computation.opcodes)
 
 
+def calls_any(instruction: HloInstruction, opcodes: Set[str]) -> bool:
+    """Whether an instruction of these opcodes is in what an instruction calls, or in what is called there."""
+    stack, seen = list(instruction.called_computations), set[HloComputation]()
+    while stack:
+        computation = stack.pop()
+        if has_opcodes(computation, opcodes):
+            return True
+        if computation not in seen:
+            seen.add(computation)
+            stack += [c for i in computation.calling_instructions() for c in i.called_computations]
+    return False
+
+
 def selected_computations(module: HloModule, execution_threads: Collection[str]) -> list[HloComputation]:
     """Returns the non-fusion computations, callees first, of the given execution threads (all if none is given)."""
     chosen = module.make_nonfusion_computations()

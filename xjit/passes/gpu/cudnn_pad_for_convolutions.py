@@ -31,13 +31,17 @@ from xjit.passes.gpu.conv_calls import (
 MAX_GROWTH = 1.35
 """An f16 array may become that many times as large, for the sake of the tensor cores."""
 
+MAX_INTEGER_GROWTH = 2
+"""Input and result of integers must stay smaller than that many times what they were."""
+
 _Sizes = list[list[int]]
 
 
 @dataclass
 class CudnnPadForConvolutions(OpExpander):
-    """Pads the features of f16 calls to multiples of 8, or three input features to 4; those of s8 calls to multiples
-    of 32 where that is cheap enough and `vectors_of_32` says that there are such kernels, else of 4.
+    """Pads the features of f16 calls to multiples of 8, or three input features to 4; those of s8 calls of two spatial
+    dimensions without dilations to multiples of 32 where `vectors_of_32` says that there are such kernels, else of 4.
+    What would make arrays too large is left.
     """
 
     name = "cudnn-pad-for-convolutions"
@@ -62,13 +66,29 @@ class CudnnPadForConvolutions(OpExpander):
             sizes = _with_features(call, 4, outputs) if inputs == 3 and outputs in (32, 64) else _rounded(call, 8)
             return sizes if _is_worth_it(call, sizes) else None
         if call.operand(0).shape.element_type is PrimitiveType.S8 and target in (CONV_FORWARD, CONV_FUSED):
-            if self.vectors_of_32 and _is_worth_it(call, wide := _rounded(call, 32)):
-                return wide
-            if all(n % 32 == 0 for n in _features(call)):
-                return None
-            narrow = _rounded(call, 4)
-            return narrow if narrow != _shapes(call) else None
+            for multiple in (32, 4) if self.vectors_of_32 else (4,):
+                sizes = _rounded(call, multiple)
+                if _has_vectors(call, multiple) and _is_cheap(call, sizes):
+                    return sizes
         return None
+
+
+def _has_vectors(call: HloInstruction, size: int) -> bool:
+    """Whether the library has kernels for vectors of `size` features; those of 32 want filters smaller than images."""
+    window, labels = conv_parts(call)
+    if len(window.dimensions) != 2 or any(d.base_dilation != 1 or d.window_dilation != 1 for d in window.dimensions):
+        return False
+    if size != 32:
+        return True
+    image = [call.operand(0).shape.dimensions[d] for d in labels.input_spatial_dimensions]
+    fits = all(n >= d.size for n, d in zip(image, window.dimensions, strict=True))
+    return fits and result_shape(call).element_type.is_integer
+
+
+def _is_cheap(call: HloInstruction, sizes: _Sizes) -> bool:
+    """Whether input and result grow by little, if anything does."""
+    before = _shapes(call)
+    return sizes != before and all(_count(sizes[i]) < MAX_INTEGER_GROWTH * _count(before[i]) for i in (0, 2))
 
 
 def _roles(call: HloInstruction) -> tuple[int, int, int]:

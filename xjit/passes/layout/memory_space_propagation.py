@@ -18,8 +18,8 @@ from xjit.passes.framework.base import HloModulePass, selected_computations
 class MemorySpacePropagation(HloModulePass):
     """Gives the parameters and the root of every fusion the memory spaces of its operands and of its result.
 
-    A space goes on to every place of the same value in the fusion, through tuples, their elements and nested fusions. A
-    bitcast makes a value of its own.
+    A space goes on to every place of the same value in the fusion, through tuples, their elements and nested fusions,
+    and from a dynamic-update-slice to what it updates. A bitcast makes a value of its own.
     """
 
     name = "memory-space-propagation"
@@ -69,11 +69,13 @@ class _Spaces:
         return changed
 
     def _across_fusions(self, value: HloValue, outermost: HloInstruction) -> Iterator[HloValue]:
-        """Yields what a value is called where fusions begin and end: in those it enters, and around its own."""
+        """Yields what a value is called around its own fusion and in those that it enters, and what it updates."""
         for use in self.flow.uses(value):
             if use.instruction.opcode == "fusion":
                 yield self._value_at(use.instruction.fused_parameters[use.operand_number], use.operand_index)
         definition, index = value.instruction, value.index
+        if definition.opcode == "dynamic-update-slice":
+            yield self._value_at(definition.operand(0), index)
         if definition.opcode == "fusion":
             yield self._value_at(definition.fused_expression_root, index)
         caller = definition.parent.fusion_instruction if definition.parent is not None else None

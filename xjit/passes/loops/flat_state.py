@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xjit.hlo import HloComputation, HloInstruction, Shape
+from xjit.hlo.annotations.original_value import origin_of_leaves
 from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.passes.calls_and_control.ownership import own_computations
 
@@ -12,9 +13,12 @@ from xjit.passes.calls_and_control.ownership import own_computations
 def flatten_state(loop: HloInstruction) -> HloInstruction | None:
     """Puts a loop with the leaves of the state as elements in the place of one with a nested state.
 
-    Returns the new loop, or None if the state is flat, or has a transfer in it that ends in another trip: an end reads
-    its start as it is. Glue of tuples and get-tuple-elements is left around the loop.
+    Returns the new loop, or None if the state is flat, is built by other than tuples in front of the loop or in it, or
+    has a transfer in it that ends in another trip: an end reads its start as it is. Glue of tuples and
+    get-tuple-elements is left around the loop.
     """
+    if loop.while_init.opcode != "tuple" or loop.while_body.root_instruction.opcode != "tuple":
+        return None
     nested = [element for element in loop.shape.tuple_shapes if element.is_tuple]
     if not nested or any(shape.is_token for element in nested for _, shape in element.leaves()):
         return None
@@ -31,6 +35,7 @@ def flatten_state(loop: HloInstruction) -> HloInstruction | None:
     computation.add_instruction(new)
     new.metadata, new.place, new.backend_config = loop.metadata, loop.place, loop.backend_config
     new.frontend_attributes = dict(loop.frontend_attributes)
+    new.origin, init.origin = (origin_of_leaves(i.origin, i.shape) for i in (loop, loop.while_init))
     whole = _nested_tuple(computation, new, loop.shape)
     inherit_annotations(whole, loop)
     loop.replace_all_uses_with_different_shape(whole)

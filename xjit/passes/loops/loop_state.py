@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
 from xjit.hlo import attributes as at
+from xjit.hlo.annotations.original_value import origin_of_elements
 from xjit.hlo.edit.replacing import inherit_annotations
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.analysis.tuple_elements import element_index
@@ -87,6 +88,9 @@ def resize(
     new.metadata, new.place = loop.metadata, loop.place
     new.frontend_attributes = dict(loop.frontend_attributes)
     new.backend_config = loop.backend_config
+    new.origin = origin_of_elements(loop.origin, keep, len(added))
+    if old_init.opcode == "tuple":
+        init.origin = origin_of_elements(old_init.origin, keep, len(added))
     _replace_loop(loop, new, {old: position for position, old in enumerate(keep)}, value_after)
     return new
 

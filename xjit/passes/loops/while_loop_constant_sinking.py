@@ -9,8 +9,7 @@ from xjit.hlo import HloComputation, HloInstruction, HloModule, Trait
 from xjit.hlo.types.shape import ShapeIndex
 from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.calls_and_control.ownership import own_computations
-from xjit.passes.framework.base import HloModulePass, has_control_dependencies
-from xjit.passes.loops.loop_state import loops_to_change
+from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 
 MAX_STEPS = 32
 """Instructions that compute an array that is copied."""
@@ -39,9 +38,15 @@ class WhileLoopConstantSinking(HloModulePass):
     sink_positions: bool = False
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
-        """Sinks into inner loops first; True if a constant was copied."""
+        """Sinks into outer loops first, for inner ones to start as the copies; True if a constant was copied."""
         changed = False
-        for loop in loops_to_change(module, execution_threads):
+        loops = [
+            i
+            for c in reversed(selected_computations(module, execution_threads))
+            for i in c.instructions
+            if i.opcode == "while" and i.shape.is_tuple and i.while_body.root_instruction.opcode == "tuple"
+        ]
+        for loop in loops:
             uses = [_uses(callee) for callee in loop.called_computations]
             constants = {
                 place: value
@@ -98,7 +103,7 @@ def _invariant_values(loop: HloInstruction) -> Iterator[tuple[ShapeIndex, HloIns
             following = None  # this passes through, with all that is in it
         if start.opcode == "tuple" and (following is None or following.opcode == "tuple"):
             parts = [None] * start.operand_count if following is None else following.operands
-            stack += [((*place, i), s, f) for i, (s, f) in enumerate(zip(start.operands, parts, strict=True))]
+            stack += [((*place, i), s, f) for i, (s, f) in enumerate(zip(start.operands, parts, strict=False))]
         elif following is None:
             yield place, start
 

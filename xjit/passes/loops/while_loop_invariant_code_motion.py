@@ -7,6 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule, Trait
+from xjit.hlo import attributes as at
+from xjit.passes.analysis.loop_evaluation import ends_after_a_trip, trip_count
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.analysis.while_loop_analysis import initial_value
@@ -16,12 +18,15 @@ from xjit.passes.framework.base import HloModulePass, has_control_dependencies
 from xjit.passes.loops.loop_state import invariant_elements, loops_to_change, resize
 
 DISABLED = "_xla_disable_loop_instr_hoisting"
-"""A frontend attribute of loops whose value "true" keeps everything inside."""
+"""A frontend attribute of loops that keeps everything inside, whatever its value."""
+
+_BARRIERS = frozenset({"SPMDFullToShardShape", "SPMDShardShapeToFull", "MoveToHost", "MoveToDevice"})
+"""Custom-calls whose place in a body has a meaning: nothing is hoisted from beside them, nor from beside a domain."""
 
 MOVEMENT = frozenset({"bitcast", "broadcast", "iota", "reshape", "reverse", "slice", "transpose"})
 """Not worth an element of the state on their own: they compute nothing, and may well be fused into what reads them."""
 
-STAYS = frozenset({"parameter", "tuple", "get-tuple-element", "while", "conditional", "call", "custom-call"})
+STAYS = frozenset({"parameter", "tuple", "while", "conditional", "call", "custom-call"})
 """What is not hoisted: the structure of the body, and what may take long, or for ever, if the loop does not run."""
 
 MAX_ADDED_ELEMENTS = 256
@@ -34,8 +39,10 @@ class WhileLoopInvariantCodeMotion(HloModulePass):
 
     Their values become new, invariant elements of the state. What only moves elements (MOVEMENT) and constants go
     along where something that was hoisted needs them, and alone with `hoist_reshapes` (reshapes) and `hoist_constants`.
-    `hoist_other=False` leaves all else inside. An instruction stays whose result is larger than
-    `hoist_size_inflation_ratio` times its operands. Side effects, collectives, calls and random numbers stay.
+    `hoist_other=False` leaves all else inside. An instruction other than a constant stays whose result is larger than
+    `hoist_size_inflation_ratio` times its operands. Side effects, collectives, calls and random numbers stay, and all
+    of loops of one trip at most, without an invariant array (but for constants), or with domains, shardings by hand or
+    moves to another memory in them.
     """
 
     name = "while-loop-invariant-code-motion"
@@ -48,7 +55,7 @@ class WhileLoopInvariantCodeMotion(HloModulePass):
         """Hoists out of inner loops first; True if something was."""
         changed = False
         for loop in loops_to_change(module, execution_threads):
-            if loop.frontend_attributes.get(DISABLED) == "true" or not self._hoisted(loop):
+            if DISABLED in loop.frontend_attributes or not self._hoisted(loop) or _runs_once(loop):
                 continue
             own_computations(loop)
             hoisted = self._hoisted(loop)
@@ -61,7 +68,10 @@ class WhileLoopInvariantCodeMotion(HloModulePass):
         body = loop.while_body
         assert loop.module is not None
         effects = analyses.get(SideEffects, loop.module)
-        state, invariant = body.parameter_instructions[0], set(invariant_elements(loop))
+        elements = loop.shape.tuple_shapes
+        state, invariant = body.parameter_instructions[0], {i for i in invariant_elements(loop) if elements[i].is_array}
+        if not (invariant or self.hoist_constants) or any(map(_is_barrier, body.instructions)):
+            return []
         known: set[HloInstruction] = set()
         candidates: list[HloInstruction] = []
         for instruction in body.make_instruction_post_order():
@@ -79,22 +89,43 @@ class WhileLoopInvariantCodeMotion(HloModulePass):
         return [i for i in candidates if i in needed]
 
     def _may_hoist(self, instruction: HloInstruction, effects: SideEffects) -> bool:
-        if instruction.opcode in STAYS or not instruction.shape.is_array or has_control_dependencies(instruction):
+        if instruction.opcode == "get-tuple-element":
+            return self.hoist_other and instruction.shape.is_array  # of several results that were hoisted
+        if instruction.opcode in STAYS or has_control_dependencies(instruction):
+            return False
+        if any(shape.is_token for _, shape in instruction.shape.leaves()):
             return False
         if instruction.op.has(Trait.COLLECTIVE) or effects.of_instruction(instruction):
             return False
+        if not self.hoist_other and instruction.opcode not in ("constant", "reshape"):
+            return False
         ratio = self.hoist_size_inflation_ratio
-        if ratio == math.inf or instruction.opcode in MOVEMENT or not instruction.operand_count:
+        if ratio == math.inf or instruction.opcode == "constant":
             return True
-        read = sum(o.shape.byte_size for o in instruction.unique_operands())
-        return instruction.shape.byte_size <= ratio * read
+        return _bytes_of(instruction) <= ratio * sum(map(_bytes_of, instruction.operands))
 
     def _is_worth_hoisting(self, instruction: HloInstruction) -> bool:
         if instruction.opcode == "constant":
             return self.hoist_constants
         if instruction.opcode == "reshape":
             return self.hoist_reshapes
-        return self.hoist_other and instruction.opcode not in MOVEMENT
+        return self.hoist_other and instruction.shape.is_array and instruction.opcode not in MOVEMENT
+
+
+def _bytes_of(instruction: HloInstruction) -> int:
+    return sum(shape.byte_size for _, shape in instruction.shape.leaves())
+
+
+def _is_barrier(instruction: HloInstruction) -> bool:
+    if instruction.opcode == "custom-call":
+        return instruction.attributes_as(at.CustomCallAttributes).custom_call_target in _BARRIERS
+    return instruction.opcode == "domain"
+
+
+def _runs_once(loop: HloInstruction) -> bool:
+    """Whether a loop is known to run once at most."""
+    trips = trip_count(loop, max_evaluated_trips=1)
+    return (trips is not None and trips <= 1) or ends_after_a_trip(loop)
 
 
 def _hoist(loop: HloInstruction, hoisted: list[HloInstruction], carried: list[HloInstruction]) -> None:

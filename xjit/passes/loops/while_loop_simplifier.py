@@ -12,36 +12,45 @@ from xjit.passes.analysis.loop_evaluation import trip_count
 from xjit.passes.analysis.side_effects import SideEffects
 from xjit.passes.analysis.tuple_elements import element_index
 from xjit.passes.analysis.while_loop_analysis import initial_value
+from xjit.passes.calls_and_control.call_inliner import INLINED_LATE
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework import analyses
-from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.framework.base import HloModulePass, calls_any, has_control_dependencies, selected_computations
 from xjit.passes.loops.decided_compares import decide_compares
 from xjit.passes.loops.equal_elements import equal_elements
 from xjit.passes.loops.flat_state import flatten_state
 from xjit.passes.loops.lockstep_counters import merge_counters
 from xjit.passes.loops.loop_state import element_reads, has_elements, passes_through, resize
 from xjit.passes.loops.while_loop_unroller import unroll
-from xjit.passes.simplify.hlo_dce import HloDCE
+from xjit.passes.simplify.hlo_dce import KEPT_LOOPS, HloDCE, has_true_attribute
 from xjit.passes.simplify.tuple_simplifier import TupleSimplifier
 
 KEEPS_ONE_TRIP = "skip-simplify-while-loops_trip-count-one"
 """The frontend attribute, XLA's, of loops that stay though they run once."""
+
+_TRANSFERS = frozenset({"send", "send-done", "recv", "recv-done"})
+_DOMAINS = frozenset({"domain"})
 
 
 @dataclass
 class WhileLoopSimplifier(HloModulePass):
     """A loop of no trip becomes its initial state, one of one trip its body.
 
-    Of other loops the state is flattened to one level, and elements go that only compute themselves, that never
-    change, that are set to the constant they start as, that are equal to another element from the start on, and that
-    count in lockstep with another one. Loops with a sharding or control edges stay, the trips of those with side
-    effects, and one trip where a frontend attribute says so. What is left over is cleaned up.
+    Of other loops the state is flattened to one level, scalars that never change from the constant they start as are
+    constants in the loop, and elements go that only compute themselves, that never change, that are set to the constant
+    they start as, that are equal to another element from the start on, and that count in lockstep with another one.
+    What is left over is cleaned up.
+
+    Loops stay that have no tuple as state, a sharding, control edges, or computations that others call, too, unless
+    `shared_computations` says to copy these; with side effects their trips stay. A transfer to another program keeps
+    all trips, counters and constants. Frontend attributes keep loops, or one trip.
     """
 
     name = "while-loop-simplifier"
     opcodes = frozenset({"while"})
     simplify_compare_instrs: bool = False
     """Comparisons of what a loop counts with constants, which its trips decide, are done."""
+    shared_computations: bool = False
     max_nesting: int = 64
     """Loops of one trip stay in modules nested deeper: each round takes the outermost one away only."""
 
@@ -59,25 +68,36 @@ class WhileLoopSimplifier(HloModulePass):
         changed = False
         for computation in selected_computations(module, execution_threads):
             for loop in [i for i in computation.instructions if i.opcode == "while"]:
-                if loop.sharding is None and not has_control_dependencies(loop):
-                    if self.simplify_compare_instrs and loop.shape.is_tuple:
+                if self._may_change(loop):
+                    if self.simplify_compare_instrs:
                         changed |= decide_compares(loop)
                     changed |= _simplify(loop, module, may_unroll)
         return changed
 
+    def _may_change(self, loop: HloInstruction) -> bool:
+        if not loop.shape.is_tuple or loop.sharding is not None or has_control_dependencies(loop):
+            return False
+        if has_true_attribute(loop, KEPT_LOOPS):
+            return False
+        return self.shared_computations or all(c.caller_count == 1 for c in loop.called_computations)
+
 
 def _simplify(loop: HloInstruction, module: HloModule, may_unroll: bool) -> bool:
-    trips = trip_count(loop, max_evaluated_trips=1) if may_unroll else None
+    transfers = calls_any(loop, _TRANSFERS)
+    trips = trip_count(loop, max_evaluated_trips=1) if may_unroll and not transfers else None
     if trips is not None and trips <= 1 and not _must_stay(loop, trips, analyses.get(SideEffects, module)):
         unroll(loop, trips)
         return True
-    if not loop.shape.is_tuple:
-        return False
     changed = False
     flat = flatten_state(loop)
     if flat is not None:
         loop, changed = flat, True
-    for step in (_sink_constants, _remove_copies, merge_counters, _remove_invariants, _remove_dead):
+    steps = [_sink_constants, _remove_copies, _remove_invariants, _remove_dead]
+    if not transfers:
+        steps.insert(1, _propagate_constants)
+        if not calls_any(loop, _DOMAINS):
+            steps.insert(3, merge_counters)
+    for step in steps:
         if not has_elements(loop):
             break
         smaller = step(loop)
@@ -90,16 +110,47 @@ def _simplify(loop: HloInstruction, module: HloModule, may_unroll: bool) -> bool
 
 def _must_stay(loop: HloInstruction, trips: int, effects: SideEffects) -> bool:
     """Whether what runs has side effects, which a loop keeps in order, or one trip is asked to stay one."""
-    if trips and loop.frontend_attributes.get(KEEPS_ONE_TRIP) == "true":
+    told = loop.frontend_attributes
+    if trips and (told.get(KEEPS_ONE_TRIP) == "true" or told.get("inlineable") in INLINED_LATE):
         return True
     return effects.below(loop) if trips else any(i.has_side_effect() for i in loop.while_condition.instructions)
 
 
+def _propagate_constants(loop: HloInstruction) -> HloInstruction | None:
+    """Makes what reads a scalar in the loop that never changes from the constant it starts as read a constant there."""
+    constants = {
+        i: value
+        for i, shape in enumerate(loop.shape.tuple_shapes)
+        if shape.is_scalar and passes_through(loop, i)
+        if (value := initial_value(loop, i)) is not None and value.opcode == "constant"
+    }
+    if not constants:
+        return None
+    changed = False
+    own_computations(loop)
+    root = loop.while_body.root_instruction
+    for callee in (loop.while_condition, loop.while_body):
+        for index, reads in element_reads(callee.parameter_instructions[0]).items():
+            for read in reads if index in constants else ():
+                uses = [(u, n) for u in read.users for n, o in enumerate(u.operands) if o is read]
+                uses = [(u, n) for u, n in uses if u is not root or n != index]
+                copy = callee.add_instruction(constants[index].clone()) if uses else read
+                for user, position in uses:
+                    user.replace_operand_with(position, copy)
+                changed |= bool(uses)
+    return loop if changed else None
+
+
 def _sink_constants(loop: HloInstruction) -> HloInstruction | None:
     """Makes an element that starts as a constant, and that the body sets to the same, one that passes through: what
-    reads it in the loop reads a constant there.
+    reads it in the loop reads a constant there. If that is all, and does nothing else, the loop is its initial state.
     """
+    module = loop.module
+    assert module is not None
     indices = [i for i in range(len(loop.shape.tuple_shapes)) if _is_constant(loop, i)]
+    if indices and len(indices) == len(loop.shape.tuple_shapes) and not analyses.get(SideEffects, module).below(loop):
+        replace(loop, loop.while_init)
+        return None
     if not indices:
         return None
     own_computations(loop)

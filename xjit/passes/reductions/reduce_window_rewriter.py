@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from xjit.hlo import HloComputation, HloInstruction, Shape
+from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
 from xjit.hlo.attributes import Window, WindowAttributes, WindowDimension
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.types.layout import Layout
@@ -14,7 +15,9 @@ from xjit.ops.reducers import reduction_identity
 from xjit.passes.expand.matrices import working_type
 from xjit.passes.expand.op_expander import OpExpander
 from xjit.passes.expand.writing import Writer
+from xjit.passes.framework.base import has_control_dependencies, selected_computations
 from xjit.passes.framework.expansion import Expansion
+from xjit.passes.reductions.mapped_scan import mapped_scan
 
 MAX_LINES = 4096
 """So many lines keep a GPU busy without being cut."""
@@ -22,14 +25,18 @@ MAX_LINES = 4096
 
 @dataclass
 class ReduceWindowRewriter(OpExpander):
-    """Rewrites a reduce-window that is a scan of more than `base_length` elements by one known operation.
+    """Rewrites a reduce-window that is a scan of more than `base_length` elements.
 
-    Sums are taken in another order. Floats below 32 bits are combined in f32. With `eliminate_rank_1`, arrays of one
-    dimension get a second one, of size 1, for windows that are no scans.
+    Sums are taken in another order. With `by_map` scans of any reducer, inclusive and exclusive ones and those of
+    several arrays have XLA's form, in which a map combines what is before a tile with what is in it; where tiles are
+    many, a further run tiles the scan of their last elements. Else scans by one known operation are combined by it, and
+    floats below 32 bits in f32. With `eliminate_rank_1`, arrays of one dimension get a second one, of size 1, for
+    windows that are no long scans.
     """
 
     base_length: int = 1024
     eliminate_rank_1: bool = True
+    by_map: bool = True
     name = "reduce-window-rewriter"
     opcodes = frozenset({"reduce-window"})
 
@@ -37,6 +44,26 @@ class ReduceWindowRewriter(OpExpander):
         """InvalidArgument for tiles of less than two elements."""
         if self.base_length < 2:
             raise InvalidArgument(f"base_length of {self.name} is at least 2, found {self.base_length}")
+
+    def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
+        """Rewrites; True if something changed. By maps, what is made is left for another run."""
+        if not self.by_map:
+            return super().run_impl(module, execution_threads)
+        changed = False
+        for computation in selected_computations(module, execution_threads):
+            for instruction in [i for i in computation.instructions if i.opcode == "reduce-window"]:
+                if not has_control_dependencies(instruction) and self.instruction_matches_pattern(instruction):
+                    changed |= self._rewritten_by_map(instruction)
+        return changed
+
+    def _rewritten_by_map(self, instruction: HloInstruction) -> bool:
+        into = Expansion(instruction)
+        result = mapped_scan(instruction, into, self.base_length)
+        if result is None and self.eliminate_rank_1:
+            result = _of_rank_2(instruction, into)
+        if result is not None:
+            into.replace_source(result)
+        return result is not None
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the scan, or the windows of rank 2; None for other windows, and for lines that are short, or many."""

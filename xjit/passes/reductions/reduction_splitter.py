@@ -21,7 +21,7 @@ from xjit.passes.reductions.reduce_parts import (
 class ReductionSplitter(OpExpander):
     """Reduces the largest dimension first, with its neighbours, and then the others, where neither the reduced nor the
     kept dimensions are neighbours in row-major arrays. Batched rows, [R, K, R], have an emitter and stay; so does a
-    reduction whose largest dimension is smaller than `min_split_dim`, of fewer than `min_elements` elements, or whose
+    reduction none of whose dimensions is larger than `min_split_dim`, of fewer than `min_elements` elements, or whose
     initial value must not be used twice; and sums and products of floats below 32 bits, whose partial results would be
     rounded.
     """
@@ -46,7 +46,7 @@ class ReductionSplitter(OpExpander):
         if not is_row_major(array) or _are_consecutive(reduced) or _are_consecutive(kept):
             return None
         largest = max(reduced, key=lambda d: sizes[d])
-        if sizes[largest] < self.min_split_dim or _rounds(instruction):
+        if sizes[largest] <= self.min_split_dim or _rounds(instruction):
             return None
         first = _neighbours(reduced, largest)
         return sum_in_two_steps(into, array, first, [d for d in reduced if d not in first])

@@ -27,12 +27,10 @@ ALLOWED = "xla_allow_dce_side_effecting_op"
 """The attribute that says whether something may go: "false" that it may not, "true" of a `tpu_custom_call` or an
 asynchronous instruction that it may in spite of its effect."""
 
-KEPT = frozenset(
-    {
-        *("xla_disable_while_loop_dce", "xla.disable_while_loop_dce"),
-        *("xla_preserve_tuple_indices", "xla.preserve_tuple_indices"),
-    }
-)
+KEPT_LOOPS = frozenset({"xla_disable_while_loop_dce", "xla.disable_while_loop_dce"})
+"""Attributes that say, if they are true, that a loop stays as it is."""
+
+KEPT = KEPT_LOOPS | {"xla_preserve_tuple_indices", "xla.preserve_tuple_indices"}
 """Attributes that say, if they are true, that something stays."""
 
 _TRUE = frozenset({"true", "1", "yes"})
@@ -105,11 +103,14 @@ def _allowed(instruction: HloInstruction) -> str:
     return found
 
 
-def _is_told_to_stay(instruction: HloInstruction) -> bool:
+def has_true_attribute(instruction: HloInstruction, keys: Collection[str]) -> bool:
+    """Whether one of these frontend attributes is true."""
     told = instruction.frontend_attributes
-    if told and any(key in KEPT and value.lower() in _TRUE for key, value in told.items()):
-        return True
-    return _allowed(instruction) == "false"
+    return bool(told) and any(key in keys and value.lower() in _TRUE for key, value in told.items())
+
+
+def _is_told_to_stay(instruction: HloInstruction) -> bool:
+    return has_true_attribute(instruction, KEPT) or _allowed(instruction) == "false"
 
 
 def _may_go_all_the_same(instruction: HloInstruction) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -87,7 +86,7 @@ def _cuts(sort: HloInstruction) -> list[tuple[int, HloInstruction]]:
         return []
     if sort.operand_count == 2 and not _counts(sort.operand(1), dimension):
         return []
-    if values.rank > 2 and dimension != values.rank - 1:
+    if dimension not in (0, values.rank - 1):
         return []
     if sort.is_root() or has_control_dependencies(sort) or sort.sharding is not None:
         return []
@@ -126,16 +125,20 @@ def _length(cut: HloInstruction, dimension: int) -> int | None:
 
 
 def _rewrite(sort: HloInstruction, cuts: Sequence[tuple[int, HloInstruction]]) -> None:
-    """Makes everything that cuts the results read a call to TopK along the last of at most two dimensions."""
+    """Makes everything that cuts the results read a call to TopK along the last of at most two dimensions, as others
+    are one.
+    """
     into, values, dimension = Expansion(sort), sort.operand(0), _sorted(sort)
     writer, comparator = Writer(into), sort.to_apply
-    kind, rank, last = values.shape.element_type, values.shape.rank, values.shape.rank - 1
+    kind, rank, length = values.shape.element_type, values.shape.rank, values.shape.dimensions[dimension]
     k = cuts[0][1].shape.dimensions[dimension]
-    order = [d for d in range(rank) if d != dimension] + [dimension]
-    batch = [values.shape.dimensions[d] for d in order[:-1]]
-    operand = writer.transpose(values, order)
+    is_first = rank > 1 and dimension == 0
+    operand = values
     if rank > 2:
-        operand = writer.reshape(operand, [math.prod(batch), values.shape.dimensions[last]])
+        batch = values.shape.num_elements // max(length, 1)
+        operand = writer.reshape(operand, [length, batch] if is_first else [batch, length])
+    if is_first:
+        operand = writer.transpose(operand, [1, 0])
     total = descending_order(comparator) == "total"
     dimensions = [*operand.shape.dimensions[:-1], k]
     results = Shape.tuple_of([Shape.array(kind, dimensions), Shape.array("s32", dimensions)])
@@ -146,8 +149,10 @@ def _rewrite(sort: HloInstruction, cuts: Sequence[tuple[int, HloInstruction]]) -
     read: dict[int, HloInstruction] = {}
     for number, cut in cuts:
         if number not in read:
-            element = writer.reshape(writer.element(call, number), [*batch, k])
-            read[number] = writer.transpose(element, [order.index(d) for d in range(rank)])
+            element = writer.element(call, number)
+            read[number] = writer.reshape(
+                writer.transpose(element, [1, 0]) if is_first else element, cut.shape.dimensions
+            )
         Expansion(cut).replace_source(read[number])
     if not comparator.caller_instructions() and comparator.parent is not None:
         comparator.parent.remove_embedded_computation(comparator)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xjit.hlo import HloInstruction, HloModule
 from xjit.hlo import attributes as at
 from xjit.passes.framework import match as m
-from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
+from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
 from xjit.passes.framework.rewriting import Rule, apply_rules_to_all, rule_table
@@ -16,7 +16,10 @@ from xjit.passes.framework.rewriting import Rule, apply_rules_to_all, rule_table
 
 @dataclass
 class TupleSimplifier(HloModulePass):
-    """get-tuple-element(tuple(a, b), i) = operand i; tuple(t{0}, ..., t{n-1}) = t if that is all of t, in order."""
+    """get-tuple-element(tuple(a, b), i) = operand i; tuple(t{0}, ..., t{n-1}) = t if that is all of t, in order.
+
+    What ran before or after one that goes runs before what read it, or after what it was.
+    """
 
     name = "tuple-simplifier"
     opcodes = frozenset({"tuple"})
@@ -28,7 +31,7 @@ class TupleSimplifier(HloModulePass):
         computations = self.unsettled(selected_computations(module, execution_threads))
         if self.exclude_entry_computation:
             computations = [c for c in computations if not c.is_entry_computation()]
-        return apply_rules_to_all(computations, RULES, lambda i: not has_control_dependencies(i), _takes_sharding)
+        return apply_rules_to_all(computations, RULES, accept=_takes_sharding)
 
 
 def _takes_sharding(old: HloInstruction, new: HloInstruction) -> bool:

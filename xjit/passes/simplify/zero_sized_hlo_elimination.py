@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from xjit.hlo import HloInstruction, HloModule, Literal, Trait
-from xjit.passes.framework.base import HloModulePass, selected_computations
+from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
 from xjit.passes.framework.expansion import Expansion
 
 
@@ -14,7 +14,7 @@ from xjit.passes.framework.expansion import Expansion
 class ZeroSizedHloElimination(HloModulePass):
     """Replaces what makes an array without elements by an empty constant, and the uses of such a parameter, too.
 
-    Dynamic shapes, tuples, side effects and the two halves of asynchronous operations stay.
+    Dynamic shapes, tuples, side effects, what has control edges and the two halves of asynchronous operations stay.
     """
 
     name = "zero-sized-hlo-elimination"
@@ -35,6 +35,8 @@ def _is_replaced(instruction: HloInstruction) -> bool:
     shape = instruction.shape
     if not shape.is_static_array or shape.num_elements or instruction.opcode == "constant":
         return False
+    if has_control_dependencies(instruction):
+        return False
     if instruction.opcode == "parameter":
-        return bool(instruction.user_count)
+        return bool(instruction.user_count) or instruction.is_root()
     return not instruction.op.has(Trait.ASYNC) and not instruction.has_side_effect()
