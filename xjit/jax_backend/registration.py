@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from xjit.jax_backend.platforms import CPU, PLATFORMS
 from xjit.jax_backend.plugin import PLATFORM_OPTION
+from xjit.runtime.capsules import new_capsule
 
 _CAPSULE_NAME: Final = ctypes.create_string_buffer(b"pjrt_c_api")
 
@@ -182,7 +183,4 @@ def _show_programs() -> None:
 def _capsule() -> Any:
     from xjit.jax_backend.plugin import plugin
 
-    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
-        ("PyCapsule_New", ctypes.pythonapi)
-    )
-    return new(ctypes.addressof(plugin().struct), ctypes.addressof(_CAPSULE_NAME), None)
+    return new_capsule(ctypes.addressof(plugin().struct), ctypes.addressof(_CAPSULE_NAME), None)
