@@ -132,7 +132,7 @@ def _order(spec: ArraySpec) -> int:
 
 
 class _KeepAlive(tuple[Any, ...]):
-    """What a builtin has as its "module". Python prints it in the error for keyword arguments."""
+    """What a builtin has as its "module". Python prints it where it refuses `f(*5)` or `f(**5)`."""
 
     __slots__ = ()
 
