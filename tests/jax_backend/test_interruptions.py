@@ -79,7 +79,7 @@ def interrupt():
 other, deadline = threading.Thread(target=interrupt), time.monotonic() + 1.5
 def work():
     begin.set()
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline + 60 * (raised[("here", 3)] <= 10):  # where others use the processors, too
         try:
             plain(x)
         except (Alarm, ValueError, jax.errors.JaxRuntimeError) as error:
