@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xjit.hlo.diagnostics import InvalidArgument
+from xjit.runtime.capsules import new_capsule
 from xjit.runtime.native.buffer_records import STATISTICS
 from xjit.runtime.native.loader import NativeLibrary, library
 
@@ -90,9 +91,7 @@ def numpy_handler() -> tuple[Any, Any]:
         realloc=native.address("xjit_numpy_realloc"),
         free=native.address("xjit_numpy_free"),
     )
-    new = ctypes.pythonapi.PyCapsule_New
-    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-    capsule = new(ctypes.addressof(record), ctypes.addressof(_CAPSULE_NAME), None)
+    capsule = new_capsule(ctypes.addressof(record), ctypes.addressof(_CAPSULE_NAME), None)
     for immortal in (capsule, record, _CAPSULE_NAME):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(immortal))
     return capsule, record

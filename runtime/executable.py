@@ -324,8 +324,7 @@ def _bind(program: CpuProgram) -> NativeEntry:
         raise FailedPrecondition(
             f"program {program.name!r} was compiled for {program.cpu}; this CPU lacks {', '.join(missing)}"
         )
-    objects = (program.object_code,) if isinstance(program.object_code, bytes) else program.object_code
-    loaded = load_object(objects, [program.entry], resolve_symbols(program.external_symbols))
+    loaded = load_object(program.object_code, [program.entry], resolve_symbols(program.external_symbols))
     counters = (ctypes.c_int64 * program.profile_counters)() if program.profile_counters else None
     constants, addresses = _place_constants(program.constants)
     return NativeEntry(
@@ -338,12 +337,9 @@ def _bind(program: CpuProgram) -> NativeEntry:
     )
 
 
-def _place_constants(constants: Sequence[bytes | Array]) -> tuple[Array, ctypes.Array[ctypes.c_void_p]]:
+def _place_constants(constants: Sequence[Array]) -> tuple[Array, ctypes.Array[ctypes.c_void_p]]:
     """Copies the constants into one aligned block; returns it and the array of their addresses."""
-    raw = [
-        np.frombuffer(c, np.uint8) if isinstance(c, bytes) else np.ascontiguousarray(c).reshape(-1).view(np.uint8)
-        for c in constants
-    ]
+    raw = [np.ascontiguousarray(constant).reshape(-1).view(np.uint8) for constant in constants]
     offsets: list[int] = []
     size = 0
     for data in raw:

@@ -126,13 +126,13 @@ class CpuProgram:
     """A compiled HLO module for the CPU. See the module docstring for what the object code must do.
 
     Args:
-        object_code: an ELF object, or several that are linked together.
+        object_code: ELF objects that are linked together.
         entry: the entry symbol.
         parameters, results: the leaves, in flattened order.
         parameter_tree: one `LeafTree` per HLO parameter. Leaves are numbered 0, 1, 2, ... from left to right.
         result_tree: the shape of the root: 0 for an array.
         arena_size: bytes of temporary memory for one call.
-        constants: raw contents of the leaves of `constants`, at least as long as what the code reads.
+        constants: contents of the leaves of `constants` in memory order, at least as long as what the code reads.
         external_symbols: every symbol that the object code does not define.
         estimated_us: estimated time of one call; the GIL is released when it exceeds `GIL_RELEASE_US`.
         always_releases_gil: whatever the estimate: the code may call Python (a custom call), or never end (a loop).
@@ -144,14 +144,14 @@ class CpuProgram:
     """
 
     name: str
-    object_code: bytes | tuple[bytes, ...]
+    object_code: tuple[bytes, ...]
     entry: str
     parameters: tuple[ArraySignature, ...]
     parameter_tree: tuple[LeafTree, ...]
     results: tuple[ArraySignature, ...]
     result_tree: LeafTree
     arena_size: int = 0
-    constants: tuple[bytes | np.ndarray, ...] = ()
+    constants: tuple[np.ndarray, ...] = ()
     external_symbols: tuple[str, ...] = ()
     estimated_us: float = 0.0
     always_releases_gil: bool = False

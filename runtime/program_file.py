@@ -35,18 +35,17 @@ _PLAIN: Final = (
 
 def program_to_bytes(program: CpuProgram) -> bytes:
     """Returns a program as bytes that `program_from_bytes` reads."""
-    objects = (program.object_code,) if isinstance(program.object_code, bytes) else program.object_code
-    constants = [c if isinstance(c, bytes) else np.ascontiguousarray(c).tobytes() for c in program.constants]
+    constants = [np.ascontiguousarray(constant).tobytes() for constant in program.constants]
     description: dict[str, Any] = {name: getattr(program, name) for name in _PLAIN}
     description["version"] = __version__
-    description["objects"] = [len(code) for code in objects]
+    description["objects"] = [len(code) for code in program.object_code]
     description["constants"] = [len(constant) for constant in constants]
     description["parameters"] = [_write_signature(signature) for signature in program.parameters]
     description["results"] = [_write_signature(signature) for signature in program.results]
     description["kernels"] = [list(dataclasses.astuple(kernel)) for kernel in program.kernels]
     description["aliases"] = [[a.parameter, a.result, a.byte_size, a.must] for a in program.aliases]
     text = json.dumps(description).encode()
-    body = b"".join((_LENGTH.pack(len(text)), text, *objects, *constants))
+    body = b"".join((_LENGTH.pack(len(text)), text, *program.object_code, *constants))
     return seal(_MAGIC, body)
 
 
@@ -65,7 +64,7 @@ def program_from_bytes(data: bytes) -> CpuProgram:
     return CpuProgram(
         **plain,
         object_code=tuple(parts[:num_objects]),
-        constants=tuple(parts[num_objects:]),
+        constants=tuple(np.frombuffer(part, np.uint8) for part in parts[num_objects:]),
         parameters=tuple(map(_read_signature, description["parameters"])),
         results=tuple(map(_read_signature, description["results"])),
         kernels=tuple(KernelInfo(*row) for row in description["kernels"]),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import xjit
-from xjit.flags import Flags, flags_from_environment, flags_help, parse_flags
+from xjit.flags import Flags, flags_from_environment, parse_flags
 
 TEXT = """HloModule two.words
 ENTRY e {
@@ -99,4 +100,4 @@ def test_values() -> None:
 
 def test_every_flag_is_in_the_readme() -> None:
     readme = (Path(__file__).parents[1] / "README.md").read_text()
-    assert all(line.split(":")[0] in readme for line in flags_help().splitlines())
+    assert all(f"`--xjit_{field.name}=" in readme for field in dataclasses.fields(Flags))

@@ -68,6 +68,17 @@ def test_stages_of_a_loaded_program(options: CompileOptions) -> None:
     assert steps
 
 
+def test_the_text_of_a_loaded_program_takes_no_compilation(
+    options: CompileOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = xjit.compile(TEXT, options=options)
+    monkeypatch.setattr(compiler, "optimize_module", refuse)
+    second = xjit.compile(TEXT, options=options)
+    assert second.as_text("hlo") == first.as_text("hlo")
+    with pytest.raises(xjit.InvalidArgument, match="unknown stage 'llvm-ir'"):
+        second.as_text("llvm-ir")
+
+
 def test_stages_of_a_module_that_changed(options: CompileOptions) -> None:
     text = TEXT.replace("  ROOT", "  unused = f32[4,30] cosine(p)\n  ROOT")
     first = xjit.compile(text, options=options)

@@ -66,8 +66,7 @@ def compile_module(
     A module that nobody changes any more `is_private`: it is kept, and printed only if its text is asked for.
     Errors: InvalidArgument for another target; FailedPrecondition if it cannot run here.
     """
-    _check(target, options)
-    gpu = split_gpu_target(target)
+    gpu = _checked_gpu(target, options)
     if gpu is None:
         return compile_for_cpu(module, options, is_private)
     from xjit.gpu_compiler import load_for_gpu  # a sixth of all modules, for GPUs alone
@@ -77,8 +76,7 @@ def compile_module(
 
 def stage_text(module: HloModule, target: str, options: CompileOptions, stage: str) -> str:
     """Returns a stage of a module's compilation. That of a GPU's code takes none."""
-    _check(target, options)
-    gpu = split_gpu_target(target)
+    gpu = _checked_gpu(target, options)
     if gpu is not None:
         from xjit.gpu_compiler import compile_for_gpu
 
@@ -88,15 +86,18 @@ def stage_text(module: HloModule, target: str, options: CompileOptions, stage: s
     return compile_for_cpu(module, options).as_text(stage)
 
 
-def _check(target: str, options: CompileOptions) -> None:
+def _checked_gpu(target: str, options: CompileOptions) -> tuple[str, str] | None:
+    """Returns the parts of a GPU's target, None for the CPU. Errors: InvalidArgument if options are not for it."""
     if not isinstance(options, CompileOptions):
         raise InvalidArgument(f"options is a {type(options).__name__}, expected xjit.CompileOptions(...)")
-    if target != "cpu" and split_gpu_target(target) is None:
+    gpu = split_gpu_target(target)
+    if target != "cpu" and gpu is None:
         raise InvalidArgument(f"unknown target '{target}': expected one of {', '.join(TARGETS)}")
-    if options.sanitize and (split_gpu_target(target) or ("",))[0] != SIMULATED:
+    if options.sanitize and (gpu is None or gpu[0] != SIMULATED):
         raise InvalidArgument(f"target '{target}' cannot sanitize: only '{SIMULATED}' checks accesses")
-    if options.xla_gpu_enable_cublaslt and split_gpu_target(target) is None:
+    if options.xla_gpu_enable_cublaslt and gpu is None:
         raise InvalidArgument(f"xla_gpu_enable_cublaslt: target '{target}' is no GPU")
+    return gpu
 
 
 @collector_pause

@@ -86,10 +86,6 @@ class Executable(CpuExecutable):
         return self._intermediates().optimized
 
     @property
-    def _optimized_hlo(self) -> HloModule:
-        return self._intermediates().optimized
-
-    @property
     def _assignment(self) -> BufferAssignment:
         return self._intermediates().assignment
 
@@ -110,8 +106,8 @@ class Executable(CpuExecutable):
         """Returns the module at a stage of compilation; InvalidArgument names the stages if there is no such one."""
         stages: dict[str, Callable[[], str]] = {
             "hlo": self._hlo,
-            "optimized-hlo": lambda: str(self._optimized_hlo),
-            "buffer-assignment": self._assignment.to_text,
+            "optimized-hlo": lambda: str(self.optimized_module),
+            "buffer-assignment": lambda: self._assignment.to_text(),
             "thunks": lambda: program_to_string(self._emitted.thunks),
             "schedule": lambda: schedule_text_of(self._assignment, self._emitted.llvm_module.target, self.options),
             "llvm": lambda: self._emitted.ir_text,
@@ -141,17 +137,18 @@ class Executable(CpuExecutable):
         texts = (*libraries, with_all_visible(emitted.ir_text), steps.to_text())
         objects = compile_modules_to_objects(texts, self._codegen)
         loaded = load_object(objects, list(steps.functions), resolve_symbols(undefined_symbols(objects)))
-        place = functools.partial(find_place, self._optimized_hlo)
+        place = functools.partial(find_place, self.optimized_module)
         return ThunkInterpreter(self.program, emitted.thunks, loaded, self.entry.constants_address, place)
 
     @property
     def kernel_sources(self) -> tuple[str, ...]:
         """For each of `kernels`, where the program has it from: "from model.py:12 (jit(f)/dot)"; "" where not known."""
-        return kernel_sources(self._optimized_hlo, [kernel.instruction for kernel in self.kernels])
+        return kernel_sources(self.optimized_module, [kernel.instruction for kernel in self.kernels])
 
     def cost_analysis(self) -> dict[str, float]:
         """Returns costs of the optimized module by XLA's names and rules (`HloCostAnalysis`), and an estimated time."""
-        cost = analyses.get(HloCostAnalysis, self._optimized_hlo).computation(self._optimized_hlo.entry_computation)
+        module = self.optimized_module
+        cost = analyses.get(HloCostAnalysis, module).computation(module.entry_computation)
         return {
             "flops": cost.flops,
             "transcendentals": cost.transcendentals,
@@ -162,14 +159,13 @@ class Executable(CpuExecutable):
     def memory_analysis(self) -> MemoryAnalysis:
         """Returns the sizes of arguments, results, aliased results, temporary memory, constants, code and scratch."""
         program = self.program
-        code = program.object_code if isinstance(program.object_code, bytes) else b"".join(program.object_code)
         return MemoryAnalysis(
             sum(p.byte_size for p in program.parameters),
             sum(r.byte_size for r in program.results),
             self._assignment.alias_bytes,
             program.arena_size,
-            sum(len(c) if isinstance(c, bytes) else c.nbytes for c in program.constants),
-            len(code),
+            sum(constant.nbytes for constant in program.constants),
+            sum(map(len, program.object_code)),
             max((kernel.scratch_bytes for kernel in program.kernels), default=0),
         )
 

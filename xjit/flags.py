@@ -24,8 +24,8 @@ VARIABLE = "XJIT_FLAGS"
 PREFIX = "--xjit_"
 
 
-def _flag(default: Any, doc: str, parse: Callable[[str], Any] = str) -> Any:
-    return dataclasses.field(default=default, metadata={"doc": doc, "parse": parse})
+def _flag(default: Any, parse: Callable[[str], Any] = str) -> Any:
+    return dataclasses.field(default=default, metadata={"parse": parse})
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -51,12 +51,14 @@ def _bool(text: str) -> bool:
 class Flags:
     """The values of all flags."""
 
-    dump_to: str = _flag("", "directory for dumps: HLO before and after optimization, buffers, LLVM IR, assembly")
-    dump_hlo_pass_re: str = _flag(
-        "", "dump HLO also after passes whose name matches and that changed it", check_pattern
-    )
-    disable_hlo_passes: tuple[str, ...] = _flag((), "comma-separated names of passes to leave out", _names)
-    verify_passes: bool = _flag(False, "true: verify the module after every pass, its buffers and schedules", _bool)
+    dump_to: str = _flag("")
+    """Directory for dumps: HLO before and after optimization, buffers, LLVM IR, assembly."""
+    dump_hlo_pass_re: str = _flag("", check_pattern)
+    """Dumps HLO also after passes whose name matches and that changed it."""
+    disable_hlo_passes: tuple[str, ...] = _flag((), _names)
+    """Comma-separated names of passes to leave out."""
+    verify_passes: bool = _flag(False, _bool)
+    """Verifies the module after every pass, its buffers and schedules."""
 
 
 def parse_flags(text: str) -> Flags:
@@ -83,11 +85,6 @@ def flags_from_environment(environment: Mapping[str, str] | None = None) -> Flag
     """Returns the flags that XJIT_FLAGS sets; InvalidArgument if it is malformed."""
     text = (os.environ if environment is None else environment).get(VARIABLE, "")
     return parse_flags(text) if text else _NO_FLAGS
-
-
-def flags_help() -> str:
-    """Returns one line per flag."""
-    return "\n".join(f"{PREFIX}{field.name}: {field.metadata['doc']}" for field in dataclasses.fields(Flags))
 
 
 _NO_FLAGS = Flags()

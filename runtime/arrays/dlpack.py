@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from xjit.hlo.diagnostics import InvalidArgument
+from xjit.runtime.capsules import capsule_pointer, new_capsule, rename_capsule
 
 CPU, CUDA = 1, 2
 _NAME, _USED_NAME = b"dltensor", b"used_dltensor"
@@ -124,7 +125,7 @@ def export_capsule(array: Exported, device_type: int) -> object:
     managed = _ManagedTensor(tensor, None, _release)
     address = ctypes.addressof(managed)
     _exported[address] = (managed, shape, strides, array)
-    return _new_capsule(address, ctypes.addressof(_name_buffer), _unused_destructor)
+    return new_capsule(address, ctypes.addressof(_name_buffer), ctypes.cast(_unused_destructor, ctypes.c_void_p))
 
 
 def import_array(value: Any, stream: int, device_type: int = CUDA) -> Imported:
@@ -133,11 +134,11 @@ def import_array(value: Any, stream: int, device_type: int = CUDA) -> Imported:
     Errors: InvalidArgument if the array is elsewhere, or its elements have no NumPy type.
     """
     capsule = value.__dlpack__(stream=stream or 1) if device_type == CUDA else value.__dlpack__()
-    managed = _ManagedTensor.from_address(_capsule_pointer(capsule, _NAME))
+    managed = _ManagedTensor.from_address(capsule_pointer(capsule, _NAME))
     tensor = managed.tensor
     shape, rank = tuple(tensor.shape[: tensor.ndim]), tensor.ndim
     owner = _Foreign(managed)
-    _rename_capsule(capsule, ctypes.addressof(_used_name_buffer))
+    rename_capsule(capsule, ctypes.addressof(_used_name_buffer))
     if tensor.device_type != device_type:
         raise InvalidArgument(f"the array is on a device of DLPack's kind {tensor.device_type}, not {device_type}")
     dtype = _dtype_of(tensor)
@@ -168,23 +169,15 @@ def _dtype_of(tensor: _Tensor) -> np.dtype[Any]:
 
 _name_buffer = ctypes.create_string_buffer(_NAME)
 _used_name_buffer = ctypes.create_string_buffer(_USED_NAME)
-_Destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, _Destructor)(
-    ("PyCapsule_New", ctypes.pythonapi)
-)
-_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
-_rename_capsule = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(
-    ("PyCapsule_SetName", ctypes.pythonapi)
-)
+
+# A destructor gets a capsule that nobody may refer to any more: its address.
 _is_named = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 _pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
 
 
-@_Destructor
+@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 def _unused_destructor(capsule: int) -> None:
     """A capsule that nobody consumed goes away, and the array with it."""
     if _is_named(capsule, _NAME):

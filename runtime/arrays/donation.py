@@ -2,7 +2,7 @@
 
 A program knows which results may, or must, take the buffer of which parameter (`CpuProgram.aliases`). A caller donates
 a parameter with `executable(*arguments, donate=[number])`: its arrays are overwritten, and are the results. Without
-that, X
+that, results have memory of their own.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from xjit.runtime.buffer_pool import numpy_handler, pooled_library
+from xjit.runtime.capsules import new_capsule
 from xjit.runtime.native.fast_call_functions import MEM_HANDLER
 from xjit.runtime.native.records import ALIGNED, C_CONTIGUOUS, CALL, F_CONTIGUOUS, PARAMETER, RESULT
 
@@ -131,7 +132,7 @@ def _order(spec: ArraySpec) -> int:
 
 
 class _KeepAlive(tuple[Any, ...]):
-    """What a builtin has as its "module". Python prints it in the error for keyword arguments."""
+    """What a builtin has as its "module". Python prints it where it refuses `f(*5)` or `f(**5)`."""
 
     __slots__ = ()
 
@@ -153,9 +154,6 @@ def _method_definition() -> _MethodDefinition:
     return definition
 
 
-_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
-    ("PyCapsule_New", ctypes.pythonapi)
-)
 _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.py_object)(
     ("PyCFunction_NewEx", ctypes.pythonapi)
 )
@@ -163,5 +161,5 @@ _new_function = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_o
 
 def _new_builtin(call_address: int, keep_alive: tuple[Any, ...]) -> Callable[..., Any]:
     """A builtin whose `self` is a capsule of the record; its "module" is the tuple that keeps the record alive."""
-    capsule = _new_capsule(call_address, ctypes.addressof(_CAPSULE_NAME), None)
+    capsule = new_capsule(call_address, ctypes.addressof(_CAPSULE_NAME), None)
     return _new_function(ctypes.addressof(_method_definition()), capsule, keep_alive)

@@ -178,9 +178,10 @@ class BindingsDriver:
     def end_capture(self, stream: int) -> int:
         """See `CudaDriver`."""
         graph = self._check("cuStreamEndCapture", stream)
-        executable = self._check("cuGraphInstantiate", graph, 0)
-        self._check("cuGraphDestroy", graph)
-        return int(executable)
+        try:
+            return int(self._check("cuGraphInstantiate", graph, 0))
+        finally:
+            self._check("cuGraphDestroy", graph)
 
     def launch_graph(self, graph: int, stream: int) -> None:
         """See `CudaDriver`."""
@@ -192,7 +193,11 @@ class BindingsDriver:
 
     def _record(self, stream: int, flags: Any) -> int:
         event = self._check("cuEventCreate", int(flags))
-        self._check("cuEventRecord", event, stream)
+        try:
+            self._check("cuEventRecord", event, stream)
+        except ExecutionError:
+            self._check("cuEventDestroy", event)
+            raise
         return int(event)
 
     def _close(self) -> None:

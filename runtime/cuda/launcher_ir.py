@@ -58,16 +58,15 @@ RUN_ARGUMENTS = StructLayout(
 """What a call of the launcher takes."""
 
 
-@functools.cache
 def launcher_address() -> int:
     """The address of `i32 xjit_cuda_run(ptr RUN_ARGUMENTS)`, which returns CUDA's status: 0, or that of `failed`."""
-    code = compile_ir_to_object(_module().to_text(), trusted=True)
-    loaded = load_object(code, [RUN], resolve_symbols(()))
-    _kept.append(loaded)
-    return loaded.address(RUN)
+    return _launcher().address(RUN)
 
 
-_kept: list[LoadedObject] = []
+@functools.cache
+def _launcher() -> LoadedObject:
+    """Loaded once, for ever."""
+    return load_object(compile_ir_to_object(_module().to_text(), trusted=True), [RUN], resolve_symbols(()))
 
 
 def _module() -> Module:

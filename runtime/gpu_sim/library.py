@@ -26,11 +26,15 @@ _FLUSH_SUBNORMALS = 1 << 15 | 1 << 6  # of MXCSR: flush-to-zero, denormals-are-z
 
 @functools.cache
 def library_addresses() -> Mapping[str, int]:
-    """The addresses of what kernels call and of `RUN`, by name. Never unloaded."""
-    objects = compile_optimized(_module().to_text(), trusted=True)
-    loaded = load_object(objects, _exports(), resolve_symbols(undefined_symbols([objects])))
-    _kept.append(loaded)
-    return {name: loaded.address(name) for name in _exports()}
+    """The addresses of what kernels call and of `RUN`, by name."""
+    return {name: _library().address(name) for name in _exports()}
+
+
+@functools.cache
+def _library() -> LoadedObject:
+    """Loaded once, for ever."""
+    code = compile_optimized(_module().to_text(), trusted=True)
+    return load_object(code, _exports(), resolve_symbols(undefined_symbols([code])))
 
 
 @functools.cache
@@ -40,9 +44,6 @@ def library_declarations() -> str:
     return "\n".join(
         Declaration(f.name, f.return_type, tuple(p.type for p in f.params), f.attributes).to_text() for f in functions
     )
-
-
-_kept: list[LoadedObject] = []
 
 
 def _exports() -> list[str]:

@@ -4,9 +4,6 @@ No IR pass pipeline runs by default: emitters write the vectors they want.
 Invariants: every module is checked (intrinsics, externals, LLVM's verifier) before LLVM sees it in code generation,
 because LLVM aborts the process on what it cannot select. CPU and features are properties of the target machine, never
 of functions.
-
-LLVM's code generator switches (`_set_codegen_flags`) are global to the process; Numba and others that share llvmlite
-see them, too. They trade nothing that was measurable in the speed of explicit-vector code for half the compile time.
 """
 
 from __future__ import annotations
@@ -16,8 +13,6 @@ import dataclasses
 import functools
 import itertools
 import os
-import platform
-import threading
 from collections.abc import Callable, Collection, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -28,6 +23,7 @@ from xjit.hlo.diagnostics import CompileError
 from xjit.llvm.host_cpu import enabled_features, host_features
 from xjit.llvm.library import Library
 from xjit.llvm.partition import UNOPTIMIZED_PARTS, library_parts
+from xjit.runtime.machine_code.codegen_switches import FOR_CPUS, generating_code
 from xjit.runtime.machine_code.ir_check import check_ir_text, defined_symbols
 from xjit.runtime.machine_code.library_cache import keep_library, kept_library, library_key
 from xjit.runtime.machine_code.llvm_lock import UnlockedThreads, completed
@@ -39,13 +35,10 @@ from xjit.runtime.machine_code.toolchain import toolchain_versions
 class CodegenOptions:
     """How to generate code.
 
-    `opt_level` is that of the code generator (0 for code that runs once). `strength_reduction` runs LLVM's loop
-    strength reduction and CodeGenPrepare: slow, but address-heavy scalar loops need it. `cpu` and `features` default
-    to the host.
+    `opt_level` is that of the code generator (0 for code that runs once). `cpu` and `features` default to the host.
     """
 
     opt_level: int = 2
-    strength_reduction: bool = False
     cpu: str = ""
     features: str = ""
     cache_dir: str | None = None
@@ -99,22 +92,20 @@ def compile_ir_to_object(ir_text: str, options: CodegenOptions = CodegenOptions(
     """
     if not trusted:
         check_ir_text(ir_text, options.features or host_features())
-    with _codegen_lock:
-        _set_codegen_flags(options.strength_reduction)
+    with generating_code():
         return _emit_object(ir_text, options)
 
 
 def compile_library(library: Library, options: CodegenOptions = CodegenOptions()) -> bytes:
     """Returns the object of a library of the runtime: from the cache of libraries, or compiled unchecked."""
-    with _codegen_lock:
-        _set_codegen_flags(options.strength_reduction)
+    with generating_code():
         return _compile_library(library, options)
 
 
 class ProgramCompiler(contextlib.AbstractContextManager["ProgramCompiler"]):
     """Compiles the modules of one program on other threads, as they come. The result does not depend on the threads.
 
-    Between `with` and its end, no other thread generates code: the switches of LLVM are global.
+    Between `with` and its end, no other thread generates code (`generating_code`).
     """
 
     def __init__(self, options: CodegenOptions = CodegenOptions(), num_threads: int | None = None) -> None:
@@ -124,19 +115,15 @@ class ProgramCompiler(contextlib.AbstractContextManager["ProgramCompiler"]):
         self._objects: list[Future[tuple[bytes, ...]]] = []
         self._uses_threads = False
         self._defined: set[str] = set()
-        self._lock = _codegen_lock
+        self._ending = contextlib.ExitStack()
 
     def __enter__(self) -> ProgramCompiler:
-        self._lock = _codegen_lock  # a fork changes it
-        self._lock.acquire()
-        _set_codegen_flags(self._options.strength_reduction)
+        self._ending.enter_context(generating_code())
+        self._ending.push(self._threads)
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        try:
-            self._threads.__exit__(*exception)
-        finally:
-            self._lock.release()
+    def __exit__(self, *_: object) -> None:
+        self._ending.close()
 
     def add_library(self, library: Library) -> None:
         """Compiles a library, which may call the runtime, unless its object was kept. Errors come from `objects`."""
@@ -151,7 +138,7 @@ class ProgramCompiler(contextlib.AbstractContextManager["ProgramCompiler"]):
     def prepare_library(self, library: Library) -> None:
         """Compiles a library of the runtime beside the program, for `compile_library`, which tells of errors."""
         options = CodegenOptions()
-        if not self._options.strength_reduction and kept_library(_library_key(library, options), None) is None:
+        if kept_library(_library_key(library, options), None) is None:
             self._threads.submit(functools.partial(_compile_library, library, options))
 
     def add(self, ir_text: str, *, opt_level: int | None = None, is_last: bool = False) -> None:
@@ -205,29 +192,26 @@ def emit_assembly(
 ) -> str:
     """The assembly of what `compile_ir_to_object` would produce."""
     check_ir_text(ir_text, options.features or host_features(), linked_symbols)
-    with _codegen_lock:
-        _set_codegen_flags(options.strength_reduction)
-        with target_machine(options) as machine:
-            return machine.emit_assembly(parse_and_verify(ir_text))
+    with generating_code(), target_machine(options) as machine:
+        return machine.emit_assembly(parse_and_verify(ir_text))
 
 
 def optimize_ir(
     ir_text: str,
     options: CodegenOptions = CodegenOptions(),
-    speed_level: int = 2,
     linked_symbols: Collection[str] = (),
     *,
     trusted: bool = False,
 ) -> str:
-    """The module after LLVM's default pipeline at `speed_level` (-O2): what the emitters are compared with.
+    """The module after LLVM's default pipeline (-O2): what the emitters are compared with.
 
     `trusted`: see `compile_ir_to_object`.
     """
     if not trusted:
         check_ir_text(ir_text, options.features or host_features(), linked_symbols)
-    with _codegen_lock, target_machine(options) as machine:
+    with generating_code(), target_machine(options) as machine:
         module = parse_and_verify(ir_text)
-        tuning = llvm.create_pipeline_tuning_options(speed_level=speed_level)
+        tuning = llvm.create_pipeline_tuning_options(speed_level=2)
         pass_builder = llvm.create_pass_builder(machine, tuning)
         pass_builder.getModulePassManager().run(module, pass_builder)
         return str(module)
@@ -260,29 +244,7 @@ def parse_and_verify(ir_text: str, context: llvm.ContextRef | None = None) -> ll
 
 
 _idle_machines: dict[CodegenOptions, list[llvm.TargetMachine]] = {}
-_codegen_lock = threading.RLock()  # the flags are global: nobody may change them while code is generated
-_flags_state: list[bool] = []
 _RELOCATION, _CODE_MODEL = "pic", "small"
-
-_UNNEEDED_PASSES = (
-    *(f"-disable-{name}=true" for name in ("post-ra", "postra-machine-sink", "mergeicmps", "constant-hoisting")),
-    "-disable-partial-libcall-inlining=true",
-    "-enable-shrink-wrap=false",
-)
-"""Passes that find nothing to do in code of explicit vectors, or nothing that CPUs with reordering gain by."""
-
-_ALIGNED_LOOPS = ("-x86-experimental-pref-innermost-loop-alignment=6",)
-"""Innermost loops start at a line of 64 bytes: where a short one lies decides up to 12 % of its speed otherwise."""
-
-
-def _after_fork_in_child() -> None:
-    """Other threads, which may have held this lock, or were changing the flags, do not exist in the child."""
-    global _codegen_lock
-    _codegen_lock = threading.RLock()
-    _flags_state.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def create_target_machine(options: CodegenOptions) -> llvm.TargetMachine:
@@ -296,20 +258,6 @@ def create_target_machine(options: CodegenOptions) -> llvm.TargetMachine:
         reloc=_RELOCATION,
         codemodel=_CODE_MODEL,
     )
-
-
-def _set_codegen_flags(strength_reduction: bool) -> None:
-    if _flags_state == [strength_reduction]:
-        return
-    for flag in _codegen_flags(strength_reduction):
-        llvm.set_option("xjit", flag)
-    _flags_state[:] = [strength_reduction]
-
-
-def _codegen_flags(strength_reduction: bool) -> tuple[str, ...]:
-    disabled = "false" if strength_reduction else "true"
-    flags = f"-disable-lsr={disabled}", f"-disable-cgp={disabled}", "-enable-misched=false", *_UNNEEDED_PASSES
-    return (*flags, *_ALIGNED_LOOPS) if platform.machine() == "x86_64" else flags
 
 
 def _emit_objects(ir_text: str, options: CodegenOptions) -> tuple[bytes]:
@@ -338,8 +286,8 @@ def _library_key(library: Library, options: CodegenOptions) -> str:
 def _decisive(options: CodegenOptions) -> tuple[str, ...]:
     """What decides the code of a text: LLVM, its switches, the CPU; and the version of xjit."""
     cpu, features = options.cpu or host_cpu(), options.features or host_features()
-    switches = str(options.opt_level), *_codegen_flags(options.strength_reduction), _RELOCATION, _CODE_MODEL
-    return *toolchain_versions(), llvm.get_default_triple(), cpu, features, *switches
+    level = str(options.opt_level)
+    return *toolchain_versions(), llvm.get_default_triple(), cpu, features, level, *FOR_CPUS, _RELOCATION, _CODE_MODEL
 
 
 def _compile_library(library: Library, options: CodegenOptions) -> bytes:

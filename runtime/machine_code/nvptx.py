@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import llvmlite.binding as llvm
 
 from xjit.hlo.diagnostics import CompileError
 from xjit.llvm.nvptx_intrinsics import check_nvptx_ir, ptx_version
 from xjit.llvm.target import Target, ptx_feature
+from xjit.runtime.machine_code.codegen_switches import FOR_GPUS, generating_code
 from xjit.runtime.machine_code.ir_check import external_symbols
+from xjit.runtime.machine_code.jit import parse_and_verify
 from xjit.runtime.machine_code.object_cache import cached_code
 from xjit.runtime.machine_code.toolchain import toolchain_versions
 
@@ -32,7 +36,8 @@ def _initialize() -> None:
 
 def optimize_nvptx(ir_text: str, target: Target) -> str:
     """Returns the IR as code is generated from it. Errors: as of `to_ptx`."""
-    return str(_optimized(ir_text, target)[0])
+    with _optimized(ir_text, target) as (module, _):
+        return str(module)
 
 
 def to_ptx(ir_text: str, target: Target, cache_dir: str | None = None) -> str:
@@ -43,16 +48,18 @@ def to_ptx(ir_text: str, target: Target, cache_dir: str | None = None) -> str:
     """
 
     def make() -> bytes:
-        module, machine = _optimized(ir_text, target)
-        return machine.emit_assembly(module).encode()
+        with _optimized(ir_text, target) as (module, machine):
+            return machine.emit_assembly(module).encode()
 
     def parts() -> tuple[str, ...]:
-        return "ptx", *toolchain_versions(), target.cpu, str(OPT_LEVEL), ir_text
+        return "ptx", *toolchain_versions(), target.cpu, str(OPT_LEVEL), *FOR_GPUS, ir_text
 
     return cached_code(cache_dir, parts, make, f"PTX for {target.cpu}").decode()
 
 
-def _optimized(ir_text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.TargetMachine]:
+@contextmanager
+def _optimized(ir_text: str, target: Target) -> Generator[tuple[llvm.ModuleRef, llvm.TargetMachine]]:
+    """The module after the pass pipeline, and the machine to generate code with."""
     assert target.gpu is not None, f"{target.name} is no GPU"
     check_nvptx_ir(ir_text, target.gpu)
     if unknown := sorted({*external_symbols(ir_text)} - {*_DYNAMIC_SHARED_MEMORY.findall(ir_text)}):
@@ -61,11 +68,11 @@ def _optimized(ir_text: str, target: Target) -> tuple[llvm.ModuleRef, llvm.Targe
     found = llvm.Target.from_triple(target.triple)
     features = ptx_feature(ptx_version(ir_text, target.gpu))
     machine = found.create_target_machine(cpu=target.cpu, features=features, opt=OPT_LEVEL, codemodel="default")
-    try:
-        module = llvm.parse_assembly(ir_text)
-        module.verify()
-    except RuntimeError as error:
-        raise CompileError(f"LLVM rejects the IR of a GPU kernel: {error}") from error
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=OPT_LEVEL))
-    builder.getModulePassManager().run(module, builder)
-    return module, machine
+    with generating_code(FOR_GPUS), llvm.create_context() as context:
+        module = parse_and_verify(ir_text, context)
+        try:
+            builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=OPT_LEVEL))
+            builder.getModulePassManager().run(module, builder)
+            yield module, machine
+        finally:
+            module.close()

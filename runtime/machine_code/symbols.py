@@ -13,6 +13,7 @@ from typing import Any
 
 from xjit.hlo.custom_call_registry import SYMBOL_PREFIX, custom_call_address
 from xjit.hlo.diagnostics import CompileError
+from xjit.runtime.capsules import capsule_name, capsule_pointer
 from xjit.runtime.collectives.native_function import collective_function
 from xjit.runtime.machine_code import symbol_table
 from xjit.runtime.native.numpy_api import numpy_sort_address
@@ -86,13 +87,10 @@ def _cython_address(module: str, routine: str) -> int:
         ) from None
     if capsule is None:
         return 0
-    api = ctypes.pythonapi
-    api.PyCapsule_GetName.restype, api.PyCapsule_GetName.argtypes = ctypes.c_void_p, (ctypes.py_object,)
-    get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(("PyCapsule_GetPointer", api))
-    signature = api.PyCapsule_GetName(capsule)
+    signature = capsule_name(capsule)
     if b"int *" not in (ctypes.string_at(signature) if signature else b""):
         raise CompileError(f"{routine} of {module} takes integers of another width than C's int")
-    return get_pointer(capsule, signature) or 0
+    return capsule_pointer(capsule, signature) or 0
 
 
 def _blas_threads_address(name: str) -> int:

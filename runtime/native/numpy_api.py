@@ -8,6 +8,8 @@ import importlib
 
 import numpy as np
 
+from xjit.runtime.capsules import capsule_pointer
+
 _SLOTS = {"PyArray_Type": 2, "PyArray_NewFromDescr": 94, "PyDataType_GetArrFuncs": 365}
 """Positions in `_ARRAY_API`; part of NumPy's ABI since 1.x (the last one since 2.0)."""
 
@@ -18,9 +20,7 @@ _SORT_POINTER_INDEX = 33
 @functools.cache
 def _table_address() -> int:
     multiarray = importlib.import_module("numpy._core._multiarray_umath")  # private: elsewhere there is no fast path
-    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    return get_pointer(multiarray._ARRAY_API, None) or 0
+    return capsule_pointer(multiarray._ARRAY_API, None) or 0
 
 
 def numpy_api_address(name: str) -> int:

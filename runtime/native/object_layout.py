@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 
+from xjit.runtime.capsules import new_capsule
 from xjit.runtime.native.numpy_api import numpy_api_address
 from xjit.runtime.native.records import (
     ALIGNED,
@@ -81,9 +82,7 @@ def _check_arrays() -> str:
 
 def _check_capsule() -> str:
     name = ctypes.create_string_buffer(b"xjit.layout_check")
-    new = ctypes.pythonapi.PyCapsule_New
-    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-    capsule = new(0x123456789, ctypes.addressof(name), None)
+    capsule = new_capsule(0x123456789, ctypes.addressof(name), None)
     pointer = ctypes.c_void_p.from_address(id(capsule) + PY_CAPSULE.offsets["pointer"]).value
     del capsule  # before its name
     return "" if pointer == 0x123456789 else "capsules are laid out differently"

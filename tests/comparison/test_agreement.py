@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from xjit.comparison.agreement import agreement, ulps_apart
+from xjit.hlo.types.primitive_type import PrimitiveType
 
 INF, NAN = np.inf, np.nan
 
@@ -23,6 +24,18 @@ def test_neighbours_are_one_apart(kind: Any) -> None:
         other = np.nextafter(other, np.array(448.0, kind))
         far, same = ulps_apart(other, start)
         assert far.tolist() == [count] * 6 and not same.any()
+
+
+@pytest.mark.parametrize("kind", [k for k in PrimitiveType if k.is_float and k.bit_width <= 8], ids=lambda k: k.text)
+def test_all_numbers_of_narrow_types_are_counted(kind: PrimitiveType) -> None:
+    """Wherever the type has its sign, or if it has none."""
+    codes = np.arange(1 << kind.bit_width, dtype=np.uint8).view(kind.dtype)
+    wide = codes.astype(np.float64)
+    finite = codes[np.isfinite(wide)]
+    place = {number: n for n, number in enumerate(np.unique(finite.astype(np.float64)))}
+    a, b = np.repeat(finite, finite.size), np.tile(finite, finite.size)
+    far, _ = ulps_apart(a, b)
+    assert far.tolist() == [abs(place[float(x)] - place[float(y)]) for x, y in zip(a, b, strict=True)]
 
 
 def test_zeros_are_one_value_and_what_is_not_finite_has_no_distance() -> None:

@@ -19,8 +19,9 @@ from xjit.comparison.comparison import Comparison
 from xjit.runtime.cuda import bindings_driver
 from xjit.tools.main import BAD_INPUT, main
 
-ALIASED = """HloModule grow, input_output_alias={ {}: (0, {}, must-alias) }
-ENTRY e { x = f32[100] parameter(0)
+ALIASED = """HloModule grow, input_output_alias={ {}: (0, {1}, must-alias) }
+ENTRY e { p = (f32[2], f32[100]) parameter(0)
+ x = f32[100] get-tuple-element(p), index=1
  ROOT r = f32[100] add(x, x) }"""
 
 
@@ -105,8 +106,10 @@ def test_the_evaluator_as_reference_and_given_inputs() -> None:
 def test_parameters_that_must_be_donated() -> None:
     """Each call gets a copy; the inputs stay what they are."""
     x = np.ones(100, np.float32)
-    found = xjit.compare(ALIASED, ["cpu"], [x], reference="evaluator", seconds=0.01, ceilings=False)
-    assert found.ok and found.results[0].agreement[0].equal == 1.0 and (x == 1).all()
+    given = [(np.ones(2, np.float32), x)]
+    found = xjit.compare(ALIASED, ["cpu", "cuda-sim"], given, reference="evaluator", seconds=0.01, ceilings=False)
+    assert found.ok and not found.missing and (x == 1).all()
+    assert all(result.agreement[0].equal == 1.0 for result in found.results)
 
 
 def test_wrong_arguments() -> None:

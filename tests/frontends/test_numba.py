@@ -10,6 +10,7 @@ import pytest
 
 import xjit
 from xjit.frontends.numba_calls import numba_function
+from xjit.hlo.diagnostics import Unsupported
 
 numba: Any = pytest.importorskip("numba")
 xjit.enable_numba()
@@ -174,3 +175,9 @@ def _failing_text() -> str:
         'ENTRY e { x = f32[4] parameter(0) ROOT r = f32[4] custom-call(x), custom_call_target="test_numba_fail", '
         "api_version=API_VERSION_STATUS_RETURNING }"
     )
+
+
+def test_a_program_of_several_devices() -> None:
+    text = "HloModule two, replica_count=2\n\nENTRY e {\n  ROOT id = u32[] replica-id()\n}\n"
+    with pytest.raises(Unsupported, match="program 'two' runs on 2 devices, numba code on one"):
+        numba_function(xjit.compile(text))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jax_backend.test_backend import run
+from tests.jax_backend.process import run
 from xjit.hlo.diagnostics import InvalidArgument, ResourceExhausted, Unsupported
 from xjit.jax_backend.ffi.contexts import EXECUTE, INSTANTIATE, Context, States, context_of
 

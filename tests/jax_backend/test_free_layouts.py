@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import xjit
 from xjit.jax_backend.boundary import free_layout
 
@@ -32,3 +34,21 @@ ENTRY e {
 """)
     root, [parameter] = module.entry_computation.root_instruction, module.entry_computation.parameter_instructions
     assert free_layout(root, [parameter.shape]).minor_to_major == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "order"),
+    [
+        ("f32[3,4]{0,1}", "s32[3,4]", (0, 1)),
+        ("f32[3,4]{0,1}", "u8[3,4,4]", (2, 1, 0)),
+        ("u8[3,4,4]{0,1,2}", "f32[3,4]", (1, 0)),
+    ],
+)
+def test_free_layouts_of_bitcasts(source: str, target: str, order: tuple[int, ...]) -> None:
+    """The operand's order is the result's where it has as many dimensions."""
+    module = xjit.parse_hlo(
+        f"HloModule m\nENTRY e {{\n  x = {source} parameter(0)\n  ROOT r = {target} bitcast-convert(x)\n}}\n"
+    )
+    entry = module.entry_computation
+    parameters = [p.shape for p in entry.parameter_instructions]
+    assert free_layout(entry.root_instruction, parameters).minor_to_major == order

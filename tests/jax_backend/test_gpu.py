@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.jax_backend.test_backend import run
+from tests.jax_backend.process import run
 from xjit.jax_backend.platforms import PLATFORMS
 from xjit_jax_plugin import _NAMES  # pyright: ignore[reportPrivateUsage]
 

@@ -33,7 +33,7 @@ def program(
     object_code = compile_ir_to_object(ir_text)
     return CpuProgram(
         name=more.pop("name", "test"),
-        object_code=object_code,
+        object_code=(object_code,),
         external_symbols=tuple(sorted(undefined_symbols([object_code]))),
         entry="entry",
         parameters=tuple(parameters),

@@ -383,7 +383,7 @@ define i32 @entry(ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %
   ret i32 0
 }
 """
-    constants = (b"\x2a\x01\x02", np.array([[1, 2], [-5, 4]])[1:])
+    constants = (np.array([42, 1, 2], np.uint8), np.array([[1, 2], [-5, 4]])[1:])
     executable = load(program(ir_text, [], [array(np.int64, 3)], constants=constants))
     assert executable().tolist() == [0, 42, -5]
 

@@ -104,12 +104,12 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def run_entry(program: CpuProgram, *inputs: np.ndarray) -> tuple[int, str, int]:
     """Calls the entry as it is; returns the status, the name of the instruction that failed ("" for none), the detail."""
-    objects = program.object_code if isinstance(program.object_code, tuple) else (program.object_code,)
-    loaded = load_object(objects, [program.entry], symbols.resolve_symbols(undefined_symbols(objects)))
+    code = program.object_code
+    loaded = load_object(code, [program.entry], symbols.resolve_symbols(undefined_symbols(code)))
     results = [np.zeros(s.byte_size, np.uint8) for s in program.results]
     tables = [
         (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
-        for arrays in (inputs, results, [np.asarray(c) for c in program.constants])
+        for arrays in (inputs, results, program.constants)
     ]
     context = ctypes.create_string_buffer(initial_context(), EXECUTION_CONTEXT.size)
     arena = np.zeros(program.arena_size + 64, np.uint8)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,6 +18,7 @@ from xjit.llvm.library import Library
 from xjit.llvm.module import Module
 from xjit.llvm.types import VOID
 from xjit.runtime.machine_code import jit, library_cache, linker
+from xjit.runtime.machine_code.codegen_switches import FOR_CPUS, FOR_GPUS, generating_code
 from xjit.runtime.machine_code.elf import undefined_symbols
 from xjit.runtime.machine_code.ir_check import check_ir_text, external_symbols
 
@@ -220,28 +223,19 @@ def test_options_change_the_code() -> None:
     plain = replace(options, cpu="x86-64", features="+sse2")
     if os.uname().machine == "x86_64":
         assert "zmm" not in jit.emit_assembly(vector, plain) and "xmm" in jit.emit_assembly(vector, plain)
-    for strength_reduction in (True, False, True):
-        changed = replace(options, strength_reduction=strength_reduction, opt_level=0)
-        assert (
-            _call(
-                linker.load_object(jit.compile_ir_to_object(_SQUARE.format(n=2), changed), ["square2"], {}).address(
-                    "square2"
-                ),
-                2,
-            )
-            == 6
-        )
+    code = jit.compile_ir_to_object(_SQUARE.format(n=2), replace(options, opt_level=0))
+    assert _call(linker.load_object(code, ["square2"], {}).address("square2"), 2) == 6
 
 
-def test_strength_reduction_can_be_switched_both_ways() -> None:
-    loop = """
-define void @f(ptr %p, i64 %n) {
+_LOOP = """
+define KIND @f(ptr %p, i64 %n) {
 entry:
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
   %offset = mul i64 %i, 24
   %a = getelementptr i8, ptr %p, i64 %offset
+  %x = load volatile i64, ptr %a
   store i64 %i, ptr %a
   %next = add i64 %i, 1
   %more = icmp slt i64 %next, %n
@@ -250,9 +244,30 @@ exit:
   ret void
 }
 """
-    settings = [jit.CodegenOptions(strength_reduction=on) for on in (False, True, False, True)]
-    texts = [jit.emit_assembly(loop, options) for options in settings]
-    assert texts[0] == texts[2] and texts[1] == texts[3] and texts[0] != texts[1]
+
+_BEFORE_AND_AFTER = f"""
+from xjit.llvm.target import Target
+from xjit.runtime.machine_code import jit
+from xjit.runtime.machine_code.nvptx import to_ptx
+loop = {_LOOP!r}
+def texts():
+    ptx = to_ptx(loop.replace("KIND", "ptx_kernel void"), Target.for_gpu("sm_90"))
+    return ptx, jit.emit_assembly(loop.replace("KIND", "void"))
+assert texts() == texts()
+"""
+
+
+def test_code_does_not_depend_on_what_was_generated_before() -> None:
+    done = subprocess.run([sys.executable, "-c", _BEFORE_AND_AFTER], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_switches_hold_for_what_is_generated_with_them() -> None:
+    texts = list[str]()
+    for switches in (FOR_CPUS, FOR_GPUS, FOR_CPUS):
+        with generating_code(switches), jit.target_machine() as machine:
+            texts.append(machine.emit_assembly(jit.parse_and_verify(_LOOP.replace("KIND", "void"))))
+    assert texts[0] == texts[2] != texts[1]
 
 
 def test_missing_features() -> None:

@@ -69,7 +69,7 @@ define i32 @entry(ptr %context, ptr %parameters, ptr %results, ptr %arena, ptr %
 }
 """
     matrix = array(np.float32, 5, 5)
-    constants = (np.array([5], np.int32), np.array([1], np.float32), np.array([0], np.float32), b"N")
+    constants = (np.array([5], np.int32), np.array([1], np.float32), np.array([0], np.float32), np.array([b"N"]))
     executable = load(program(ir_text, [matrix, matrix], [matrix], constants=constants))
     a, b = np.arange(25, dtype=np.float32).reshape(5, 5), np.ones((5, 5), np.float32) + np.eye(5, dtype=np.float32)
     np.testing.assert_array_equal(executable(a, b), a @ b)

@@ -233,6 +233,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     shown = capsys.readouterr().out
     assert "pass 2 of 3, wrong-subtract: output 0 is off by" in shown and "of 3:" in shown
     assert main(["bisect-pass", str(file), "--passes", "no-such-pass"]) == BAD_INPUT
+    assert main(["bisect-pass", str(file), "--seed", "-1"]) == BAD_INPUT
 
 
 def _leaf_passes(passes: Sequence[HloModulePass]) -> Iterator[HloModulePass]:

@@ -12,7 +12,6 @@ from xjit.hlo.types.primitive_type import BY_DTYPE
 from xjit.tools.leaf_comparison import compare_leaf
 
 Array = np.ndarray[Any, Any]
-_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +41,9 @@ def agreement(actual: Sequence[Array], expected: Sequence[Array]) -> tuple[Outpu
 
 def _output(number: int, actual: Array, expected: Array) -> OutputAgreement:
     shape = f"{BY_DTYPE[expected.dtype].text}[{','.join(map(str, expected.shape))}]"
-    found = compare_leaf(actual, expected)
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         return OutputAgreement(number, shape, 0, 0.0, 0.0, np.inf, False)
+    found = compare_leaf(actual, expected)
     apart, same = ulps_apart(actual, expected)
     finite = apart[apart >= 0]
     worst = int(finite.max()) if finite.size else 0
@@ -71,12 +70,8 @@ def ulps_apart(actual: Array, expected: Array) -> tuple[Array, Array]:
 
 
 def _ordered(values: Array) -> Array:
-    """Numbers that count the values of a floating-point type in their order, as f64: near each other, it is exact."""
+    """Counts the values of a floating-point type in their order, as floats: near each other, these are exact."""
     width = values.dtype.itemsize
-    bits = values.view(_UNSIGNED[width])
-    sign = bits >> np.array(8 * width - 1, bits.dtype)
-    magnitude = bits & np.array((1 << (8 * width - 1)) - 1, bits.dtype)
-    if width == 8:  # differences of near numbers must not be lost
-        return np.where(sign == 1, -magnitude.astype(np.int64), magnitude.astype(np.int64)).astype(np.longdouble)
-    signed = magnitude.astype(np.float64)
-    return np.where(sign == 1, -signed, signed)
+    magnitude = np.abs(values).view(f"u{width}")  # without the sign, wherever a type has it
+    count = magnitude.astype(np.float64 if width < 8 else np.longdouble)  # differences of near numbers are not lost
+    return np.where(values.astype(np.float64) < 0, -count, count)

@@ -14,6 +14,7 @@ from xjit.compiler import compile_for_cpu
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.runtime.program import KernelInfo
+from xjit.tools.inputs import call_again
 from xjit.tools.jax_reference import JaxProgram
 from xjit.tools.leaf_comparison import leaves_of
 
@@ -57,21 +58,16 @@ def _no_kernels(seconds: float) -> Sequence[KernelTime]:
     return ()
 
 
-def _inputs_for(inputs: Sequence[Any], donated: Sequence[int]) -> list[Any]:
-    return [np.array(x) if n in donated else x for n, x in enumerate(inputs)]
-
-
 def _cpu(module: HloModule, inputs: Sequence[Any]) -> Runner:
     executable = compile_for_cpu(module, CompileOptions(cache_dir=""))
-    donate = executable.required_donations
 
     def run() -> Any:
-        return executable(*_inputs_for(inputs, donate), donate=donate) if donate else executable(*inputs)
+        return call_again(executable, inputs)
 
     def kernel_times(seconds: float) -> Sequence[KernelTime]:
         profiled = compile_for_cpu(module, CompileOptions(profile=True))
         for _ in range(PROFILED_CALLS):
-            profiled(*_inputs_for(inputs, donate), donate=donate) if donate else profiled(*inputs)
+            call_again(profiled, inputs)
         cycles = profiled.profile_cycles()
         unit = seconds / max(1, sum(cycles))  # cycles are shares of the time of a call
         return [_kernel_time(kernel, n * unit) for kernel, n in zip(profiled.kernels, cycles, strict=True)]
@@ -124,7 +120,11 @@ def _cuda_sim(module: HloModule, inputs: Sequence[Any]) -> Runner:
     from xjit.gpu_compiler import load_for_gpu
 
     executable = load_for_gpu(module, "cuda-sim", "", CompileOptions())
-    return Runner("cuda-sim", "host", lambda: None, lambda: leaves_of(executable(*inputs)), _no_kernels, timed=False)
+
+    def outputs() -> Sequence[Array]:
+        return leaves_of(call_again(executable, inputs))
+
+    return Runner("cuda-sim", "host", lambda: None, outputs, _no_kernels, timed=False)
 
 
 def _jax(platform: str) -> Callable[[HloModule, Sequence[Any]], Runner]:

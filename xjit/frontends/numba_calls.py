@@ -45,11 +45,14 @@ def numba_function(executable: CpuExecutable) -> Any:
     """Returns the `@numba.njit` function that calls an executable.
 
     It takes and returns what the executable does: arrays of exactly the parameters' types and shapes (numbers for
-    scalars), tuples nested as in HLO. Errors: Unsupported for element types and layouts that numba's arrays have not.
+    scalars), tuples nested as in HLO. Errors: Unsupported for element types and layouts that numba's arrays have not,
+    for programs of several devices, and for those that overwrite parameters.
     In compiled code: numba.TypingError for another type, ValueError for another shape, ExecutionError.
     """
     numba: Any = import_optional("numba", "numba", _NEEDED)
     program = executable.program
+    if program.num_devices > 1:
+        raise Unsupported(f"program {program.name!r} runs on {program.num_devices} devices, numba code on one")
     if any(alias.must for alias in program.aliases):
         raise Unsupported(f"program {program.name!r} overwrites parameters, which numba code cannot donate")
     names: dict[str, Any] = {"np": np, "run": _make_run(executable), "keep": numba.njit(_keep)}

@@ -35,18 +35,29 @@ def from_stablehlo(source: str | bytes, file: str = "<stablehlo>") -> HloModule:
     data = source.encode() if isinstance(source, str) else bytes(source)
     if format_of(data) is Format.JAX_EXPORT:
         raise InvalidArgument("these are the bytes of jax.export: xjit.load reads them from a file")
-    mlir: Any = import_optional("jaxlib._jax", "jax", "to read StableHLO").mlir
     _check_program(data, file)
     try:
-        computation = mlir.mlir_module_to_xla_computation(data)
+        module = convert_mlir(data)
     except (RuntimeError, ValueError) as error:
         if _NO_MAIN not in str(error):
             _refuse(str(error), data, file)
-        computation = _convert_with_main(mlir, data, file)
-    module = create_from_proto(computation.as_serialized_hlo_module_proto())
+        module = _convert_with_main(data, file)
     if _is_polymorphic(module):
-        module = _refine(mlir, data, file)
+        module = _refine(data, file)
     return place_in_python(module)
+
+
+def convert_mlir(program: str | bytes) -> HloModule:
+    """Returns what jaxlib's converter makes of a module of MLIR.
+
+    Errors: jaxlib's, RuntimeError and ValueError; FailedPrecondition without jaxlib.
+    """
+    computation = _jaxlib_mlir().mlir_module_to_xla_computation(program)
+    return create_from_proto(computation.as_serialized_hlo_module_proto())
+
+
+def _jaxlib_mlir() -> Any:
+    return import_optional("jaxlib._jax", "jax", "to read StableHLO").mlir
 
 
 def _check_program(data: bytes, file: str) -> None:
@@ -71,17 +82,15 @@ def _is_unbounded(shape: Shape) -> bool:
     return any(UNBOUNDED_SIZE in leaf.dimensions for _, leaf in shape.leaves() if leaf.is_array)
 
 
-def _refine(mlir: Any, data: bytes, file: str) -> HloModule:
+def _refine(data: bytes, file: str) -> HloModule:
     """Gives the values of a polymorphic program, as of `jax.export`, the sizes that follow from its parameters."""
     try:
-        refined = mlir.refine_polymorphic_shapes(data)
-        computation = mlir.mlir_module_to_xla_computation(refined)
+        return convert_mlir(_jaxlib_mlir().refine_polymorphic_shapes(data))
     except (RuntimeError, ValueError) as error:
         raise Unsupported(f"{file}: sizes that do not follow from the parameters: {str(error).strip()[:500]}") from None
-    return create_from_proto(computation.as_serialized_hlo_module_proto())
 
 
-def _convert_with_main(mlir: Any, data: bytes, file: str) -> Any:
+def _convert_with_main(data: bytes, file: str) -> HloModule:
     """Converts a module whose only public function has another name than `main`."""
     ir: Any = import_optional("jaxlib.mlir.ir", "jax", "to read StableHLO")
     dialects: Any = import_optional("jax.interpreters.mlir", "jax", "to read StableHLO")
@@ -94,7 +103,7 @@ def _convert_with_main(mlir: Any, data: bytes, file: str) -> Any:
         public[0].attributes["sym_name"] = ir.StringAttr.get("main")
         text = module.operation.get_asm(enable_debug_info=True)
     try:
-        return mlir.mlir_module_to_xla_computation(text)
+        return convert_mlir(text)
     except (RuntimeError, ValueError) as error:
         _refuse(str(error), data, file)
 

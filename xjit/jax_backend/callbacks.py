@@ -18,10 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from xjit.hlo.attributes import CustomCallAttributes
-from xjit.hlo.custom_call_registry import (
-    STATUS_RETURNING_UNIFIED,
-    custom_call_status_set_failure,
-)
+from xjit.hlo.custom_call_registry import STATUS_RETURNING_UNIFIED, custom_call_status_set_failure
 from xjit.hlo.diagnostics import ExecutionError, HloError, InvalidArgument
 from xjit.hlo.ir.instruction import HloInstruction
 from xjit.hlo.ir.module import HloModule
@@ -109,8 +106,8 @@ def failure_of_function(error: BaseException) -> BaseException:
 class Callbacks:
     """The callbacks of one program; they are forgotten with it."""
 
-    def __init__(self, numbers: Sequence[int]) -> None:
-        self.numbers = tuple(numbers)
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
 
     def __del__(self) -> None:
         for number in self.numbers:
@@ -133,7 +130,7 @@ def bind_callbacks(module: HloModule) -> Callbacks:
     """Turns JAX's custom calls of a module to native ones of ours. Errors: InvalidArgument for unknown functions."""
     number = module.frontend_attributes.pop(ATTRIBUTE, "")
     functions = _lists.get(int(number)) if number else None
-    made: list[int] = []
+    made = Callbacks()
     for computation in module.computations():
         for call in tuple(computation.instructions):
             attributes = call.attributes
@@ -141,8 +138,8 @@ def bind_callbacks(module: HloModule) -> Callbacks:
                 continue
             is_typed = attributes.api_version == _TYPED_FFI and handler(attributes.custom_call_target) is not None
             if is_typed or attributes.custom_call_target in JAX_TARGETS:
-                made.append(_bind(call, functions))
-    return Callbacks(made)
+                made.numbers.append(_bind(call, functions))
+    return made
 
 
 def _bind(call: HloInstruction, functions: Sequence[Callable[..., Any]] | None) -> int:
@@ -153,7 +150,6 @@ def _bind(call: HloInstruction, functions: Sequence[Callable[..., Any]] | None) 
     is_tuple = call.shape.is_tuple or not arrays
     attributes = call.attributes_as(CustomCallAttributes)
     run = _function_of(call, results, functions)
-    _targets[number] = _Target(run, len(operands), len(arrays), is_tuple)
     native = HloInstruction.create_custom_call(
         Shape.tuple_of(arrays) if is_tuple else call.shape,
         operands,
@@ -167,6 +163,7 @@ def _bind(call: HloInstruction, functions: Sequence[Callable[..., Any]] | None) 
     native.raw_backend_config = str(number)
     native.metadata = call.metadata
     _replace(call, native, results)
+    _targets[number] = _Target(run, len(operands), len(arrays), is_tuple)
     return number
 
 

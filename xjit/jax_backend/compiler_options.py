@@ -1,8 +1,8 @@
 """XLA's options of a compilation (`compiler_options=`): what they mean here.
 
 `xla_backend_optimization_level`, `xla_disable_hlo_passes`, `xla_dump_to` (a directory) and `xla_dump_hlo_pass_re` have
-their meaning. The others say how XLA's own compilers
-or GPUs work, what they write beside, or what they may do and need not: a right value of one changes nothing.
+their meaning. The others say how XLA's own compilers or GPUs work, what they write beside, or what they may do and
+need not: a right value of one changes nothing.
 """
 
 from __future__ import annotations

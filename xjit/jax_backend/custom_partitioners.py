@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any, Final
 
+from xjit.frontends.stablehlo import convert_mlir
 from xjit.hlo import HloComputation, HloInstruction, HloModule, Shape
 from xjit.hlo.annotations.device_sharding import DeviceSharding, read_sharding
 from xjit.hlo.annotations.metadata import HloSharding
@@ -21,7 +22,6 @@ from xjit.passes.sharding.spmd.builder import SpmdBuilder
 from xjit.passes.sharding.spmd.leaves import annotated_leaves, take_apart
 from xjit.passes.sharding.spmd.partitioned_hlo import PartitionedHlo, reshard
 from xjit.passes.sharding.spmd.run_on_tiles import fit_layouts
-from xjit.text.proto import create_from_proto
 
 _PARTITIONING: Final = "CustomSPMDPartitioning"
 _INSPECTION: Final = "InspectSharding"
@@ -54,16 +54,10 @@ def _partition(call: HloInstruction, operands: Sequence[PartitionedHlo], b: Spmd
     )
     given = [reshard(part, _read(sharding), b).local for part, sharding in zip(operands, takes, strict=True)]
     shardings = [_read(leaf) for leaf in (gives.tuple_elements() if call.shape.is_tuple else [gives])]
-    program = _module(code)
+    program = convert_mlir(code)
     root = program.entry_computation.root_instruction.shape
     called = b.add(HloInstruction.create_call(root, given, _adopt(program, call, b)))
     return take_apart(called, call.shape, shardings, b)
-
-
-def _module(code: bytes) -> HloModule:
-    from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
-
-    return create_from_proto(_jax.mlir.mlir_module_to_xla_computation(code).as_serialized_hlo_module_proto())
 
 
 def _adopt(program: HloModule, call: HloInstruction, b: SpmdBuilder) -> HloComputation:

@@ -148,7 +148,6 @@ _NAMES: Final = {
         xla_gpu_experimental_cost_model_gemm_tiling_options xla_gpu_experimental_thunk_buffer_debug_filter
     """,
 }
-
 """By type. What is a message cannot be given as a value."""
 
 _ENUMS: Final = {

@@ -102,6 +102,16 @@ class DeviceMemories:
             running_pool().free(data)
 
     @contextmanager
+    def allocated(self, device: int, num_bytes: int) -> Generator[int]:
+        """Like `allocate`; what fails inside gives the memory back. Errors: ResourceExhausted."""
+        data = self.allocate(device, num_bytes)
+        try:
+            yield data
+        except BaseException:
+            self.free(device, data)
+            raise
+
+    @contextmanager
     def reading(self, device: int, data: int, num_bytes: int) -> Generator[int]:
         """The address where the host can read the data: it is there, or copied for as long."""
         gpu = self.of_gpu(device)

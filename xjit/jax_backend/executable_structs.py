@@ -67,11 +67,10 @@ class Code:
 def native_code(executable: CpuExecutable, num_devices: int) -> Code:
     """The code of a program for CPUs that runs on a number of devices."""
     program, entry = executable.program, executable.entry
-    objects = program.object_code
     return Code(
         dispatch=_dispatch(program, num_devices),
         calls_functions=any(kernel.kind == CUSTOM_CALL for kernel in program.kernels),
-        size=len(objects) if isinstance(objects, bytes) else sum(map(len, objects)),
+        size=sum(map(len, program.object_code)),
         entry=entry.address,
         constants=entry.constants_address,
         arena_size=entry.arena_size,

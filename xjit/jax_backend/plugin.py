@@ -35,12 +35,12 @@ from xjit.jax_backend.platforms import CPU, PLATFORMS, Platform
 from xjit.jax_backend.programs import LoadedProgram, load_program, read_program
 from xjit.jax_backend.records import CALL, EXECUTABLE
 from xjit.jax_backend.requests import (
+    CodedError,
     Memory,
     Request,
     error_of,
     give_answer,
     new_error,
-    new_event,
     static_error,
     static_ready_event,
 )
@@ -284,8 +284,8 @@ class Plugin:
 
     def _error_buffer(self, request: Request) -> None:
         message = request.bytes("error_message", "error_message_size").decode("utf-8", "replace")
-        event = new_event(new_error(ErrorCode(request["error_code"]), message))
-        request["buffer"] = self._transfers.uninitialized(request, event)
+        failure = CodedError(ErrorCode(request["error_code"]), message)
+        request["buffer"] = self._transfers.uninitialized(request, failure)
 
     def _copy_to_device(self, request: Request) -> None:
         request["dst_buffer"] = self._transfers.copy(request["buffer"], request["dst_device"], 0)

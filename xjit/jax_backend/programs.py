@@ -12,6 +12,7 @@ import xjit.compiler
 from xjit.collector_pause import collector_pause
 from xjit.frontends import shardy_factors
 from xjit.frontends.shardy import import_shardy, on_whole_axes, split_constants
+from xjit.frontends.stablehlo import convert_mlir
 from xjit.frontends.stablehlo_reader.reader import read_artifact
 from xjit.hlo.annotations.device_sharding import REPLICATED, read_sharding
 from xjit.hlo.annotations.mesh import Mesh
@@ -123,7 +124,7 @@ class LoadedProgram:
 
 def _read_program(code: bytes, placement: Placement, boundary: Boundary) -> HloModule:
     """The program as each of its devices runs it. Errors: the HloError family; CodedError of `settle_aliases`."""
-    module = read_artifact(code) or _convert(code)
+    module = read_artifact(code) or convert_mlir(code)
     _count_devices(module, placement)
     meshes = import_shardy(module)
     if placement.num_partitions > 1 and placement.is_partitioned:
@@ -135,13 +136,6 @@ def _read_program(code: bytes, placement: Placement, boundary: Boundary) -> HloM
 
 def _count_devices(module: HloModule, placement: Placement) -> None:
     module.config.replica_count, module.config.num_partitions = placement.num_replicas, placement.num_partitions
-
-
-def _convert(code: bytes) -> HloModule:
-    from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
-
-    computation = _jax.mlir.mlir_module_to_xla_computation(code)
-    return create_from_proto(computation.as_serialized_hlo_module_proto())
 
 
 def _partition(module: HloModule, placement: Placement, meshes: Sequence[Mesh]) -> None:
@@ -262,7 +256,7 @@ def read_program(client: Client, number: int, data: bytes, options: bytes) -> Lo
     run = native_code(executable, len(placement.devices))
     structs = ExecutableStructs(client, executable.program, run, number, placement, boundary)
     structs.build(module, code, returns_errors=False)
-    return LoadedProgram(executable, module, code, structs, Memory(options), placement, boundary, Callbacks(()))
+    return LoadedProgram(executable, module, code, structs, Memory(options), placement, boundary, Callbacks())
 
 
 def _cut(data: bytes) -> list[bytes]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from xjit.jax_backend.platforms import CPU, PLATFORMS
 from xjit.jax_backend.plugin import PLATFORM_OPTION
+from xjit.runtime.capsules import new_capsule
 
 _CAPSULE_NAME: Final = ctypes.create_string_buffer(b"pjrt_c_api")
 
@@ -49,6 +50,10 @@ def _new_client(name: str) -> Any:
     return xla_client.make_c_api_client(name, {PLATFORM_OPTION: name}, None)
 
 
+def _is_ours(client: Any) -> bool:
+    return "xjit" in client.platform_version
+
+
 @functools.cache
 def _hand_over_callbacks() -> None:
     """Has JAX's compiler announce the Python functions of programs that are for this backend.
@@ -64,7 +69,7 @@ def _hand_over_callbacks() -> None:
 
     @functools.wraps(original)
     def compile_and_load(backend: Any, module: Any, devices: Any, options: Any, host_callbacks: Any) -> Any:
-        if not host_callbacks or "xjit" not in backend.platform_version:
+        if not host_callbacks or not _is_ours(backend):
             return original(backend, module, devices, options, host_callbacks)
         number = announce(tuple(host_callbacks))
         try:
@@ -89,7 +94,7 @@ def _copy_foreign_arrays() -> None:
 
     @functools.wraps(original)
     def to_buffer(tensor: Any, device: Any, stream: Any, copy: bool | None = None, *more: Any) -> Any:
-        if "xjit" not in device.client.platform_version:
+        if not _is_ours(device.client):
             return original(tensor, device, stream, copy, *more)
         copying = plugin().copying
         copying.is_allowed, copying.is_asked = copy is not False, copy is True
@@ -150,7 +155,7 @@ def _analyze_lowered() -> None:
     @functools.wraps(original)
     def cost_analysis(self: Any) -> dict[str, float]:
         backend = self.compile_args["backend"]
-        if backend is None or "xjit" not in backend.platform_version:
+        if backend is None or not _is_ours(backend):
             return original(self)
         return cost_properties(create_from_proto(self.hlo().as_serialized_hlo_module_proto()))
 
@@ -182,7 +187,4 @@ def _show_programs() -> None:
 def _capsule() -> Any:
     from xjit.jax_backend.plugin import plugin
 
-    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(
-        ("PyCapsule_New", ctypes.pythonapi)
-    )
-    return new(ctypes.addressof(plugin().struct), ctypes.addressof(_CAPSULE_NAME), None)
+    return new_capsule(ctypes.addressof(plugin().struct), ctypes.addressof(_CAPSULE_NAME), None)

@@ -18,7 +18,16 @@ from xjit.jax_backend.element_types import byte_width
 from xjit.jax_backend.native.api import NativeApi
 from xjit.jax_backend.native.transfers import ALIASING_ALIGNMENT
 from xjit.jax_backend.records import ARRAY, BUFFER, EVENT, HOLD
-from xjit.jax_backend.requests import Memory, Request, failure_of, free_struct, new_ending, new_event
+from xjit.jax_backend.requests import (
+    CodedError,
+    Memory,
+    Request,
+    failure_of,
+    free_struct,
+    new_ending,
+    new_error,
+    new_event,
+)
 from xjit.runtime.program import PARAMETER_ALIGNMENT
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -69,10 +78,10 @@ class Transfers:
             request["done_with_host_buffer"] = done
             return
         num_bytes = _num_bytes(shape, width)
-        data = self._memories.allocate(device, num_bytes)
-        with self._memories.writing(device, data, num_bytes) as place:
-            view(place, shape, _strides(shape, order, width), width)[...] = view(source, shape, strides, width)
-        request["buffer"] = self.new_buffer(kind, shape, data, device, memory, order=order)
+        with self._memories.allocated(device, num_bytes) as data:
+            with self._memories.writing(device, data, num_bytes) as place:
+                view(place, shape, _strides(shape, order, width), width)[...] = view(source, shape, strides, width)
+            request["buffer"] = self.new_buffer(kind, shape, data, device, memory, order=order)
         request["done_with_host_buffer"] = self._ready_event
 
     def view_of(self, request: Request) -> None:
@@ -95,11 +104,11 @@ class Transfers:
             raise InvalidArgument(f"memory at {data:#x} is not aligned to {PARAMETER_ALIGNMENT} bytes")
         if not is_aligned or self.copying.is_asked:
             num_bytes = _num_bytes(shape, byte_width(kind))
-            own = self._memories.allocate(device, num_bytes)
-            ctypes.memmove(own, data, num_bytes)
+            with self._memories.allocated(device, num_bytes) as own:
+                ctypes.memmove(own, data, num_bytes)
+                request["buffer"] = self.new_buffer(kind, shape, own, device, memory, order=order)
             if callback:
                 _DELETE_CALLBACK(callback)(data, request["on_delete_callback_arg"])
-            request["buffer"] = self.new_buffer(kind, shape, own, device, memory, order=order)
             return
         if callback:
             ending = new_ending(callback, data, request["on_delete_callback_arg"])
@@ -158,24 +167,21 @@ class Transfers:
         if buffer["is_deleted"]:
             raise InvalidArgument("the array has been deleted or donated")
         shape, order = buffer.numbers("dimensions", "rank"), buffer.numbers("minor_to_major", "rank")
-        data = self._memories.allocate(device, buffer["num_bytes"])
-        try:
+        with self._memories.allocated(device, buffer["num_bytes"]) as data:
             event = new_event(is_ready=False, references=2)
-        except MemoryError:
-            self._memories.free(device, data)
-            raise
-        made = self.new_buffer(buffer["type"], shape, data, device, memory, ready=event, order=order)
+            made = self.new_buffer(buffer["type"], shape, data, device, memory, ready=event, order=order)
         self._api.start_copy(source, made, event)
         return made
 
-    def uninitialized(self, request: Request, error_event: int = 0) -> int:
+    def uninitialized(self, request: Request, failure: CodedError | None = None) -> int:
         """A buffer of the shape in a request whose contents are undefined, or an error."""
         kind, shape = request["shape_element_type"], request.numbers("shape_dims", "shape_num_dims")
         order = _order(request["shape_layout"], len(shape))
         memory = request["memory"]
         device = device_of_memory(memory) if memory else request["device"]
-        data = self._memories.allocate(device, _num_bytes(shape, byte_width(kind)))
-        return self.new_buffer(kind, shape, data, device, memory, ready=error_event, order=order)
+        with self._memories.allocated(device, _num_bytes(shape, byte_width(kind))) as data:
+            ready = new_event(new_error(failure.code, str(failure))) if failure else 0
+            return self.new_buffer(kind, shape, data, device, memory, ready=ready, order=order)
 
     def new_buffer(
         self,
@@ -191,7 +197,7 @@ class Transfers:
     ) -> int:
         """The struct of a buffer that owns `data`, with dimensions in the order from minor to major.
 
-        It takes the references to the events. Errors: MemoryError, and then none of these is left.
+        It takes the references to the events, and the data unless it fails. Errors: MemoryError.
         """
         dimensions, minor_to_major = Memory.of_numbers(shape), Memory.of_numbers(order)
         size = _num_bytes(shape, byte_width(kind))
@@ -204,8 +210,6 @@ class Transfers:
         for own in (host_event, ready):
             if own:
                 free_struct(own)
-        if not host_event:
-            self._memories.free(device, data)
         raise MemoryError("Out of memory allocating the struct of a buffer")
 
     def _place(self, request: Request) -> tuple[int, int]:

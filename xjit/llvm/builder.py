@@ -57,8 +57,6 @@ class IRBuilder(InsertionPoint):
     fsub = floating("fsub", "sub")
     fmul = floating("fmul", "mul")
     fdiv = floating("fdiv", "div")
-    frem = floating("frem", "rem")
-    """C's fmod: a library call on every target; `math.remainder` has the inline version."""
     fcmp_ordered = float_comparison(ordered=True)
     """False if either is NaN."""
     fcmp_unordered = float_comparison(ordered=False)
@@ -80,8 +78,6 @@ class IRBuilder(InsertionPoint):
     """An unsigned integer as a float, rounded to nearest even."""
     ptrtoint = cast("ptrtoint", "address")
     inttoptr = cast("inttoptr", "ptr")
-    addrspacecast = cast("addrspacecast", "ptr")
-    """A pointer into one address space as a pointer into another."""
 
     def not_(self, a: Value, name: str = "not") -> Value:
         """All bits inverted."""
@@ -272,10 +268,6 @@ class IRBuilder(InsertionPoint):
         """An atomic store."""
         self.write(f"store atomic {value.typed}, {ptr.typed}{_scope(scope)} {ordering}, align {align}")
 
-    def fence(self, ordering: str = "seq_cst", *, scope: str = "") -> None:
-        """A memory fence."""
-        self.write(f"fence{_scope(scope)} {ordering}")
-
     def memcpy(self, destination: Value, source: Value, num_bytes: Value, align: int = 1) -> None:
         """Copies bytes between regions that do not overlap."""
         self._memory_intrinsic("memcpy", destination, source, num_bytes, align)
@@ -288,10 +280,6 @@ class IRBuilder(InsertionPoint):
         """Asks the cache for a line; `locality` is 0 (use once) to 3 (keep)."""
         args = (ptr, *(const_int(I32, number) for number in (int(write), locality, 1)))
         self.intrinsic("prefetch", VOID, args, (ptr.type,))
-
-    def assume(self, condition: Value) -> None:
-        """Tells LLVM that `condition` (i1) holds."""
-        self.intrinsic("assume", VOID, (condition,), ())
 
     def extract_element(self, a: Value, index: int | Value, name: str = "lane") -> Value:
         """One lane; a scalar is its own lane 0."""

@@ -183,12 +183,6 @@ class Function:
         self.blocks.append(block)
         return block
 
-    def insert_block_after(self, block: Block, label: str = "block") -> Block:
-        """Adds a block after `block`."""
-        new_block = Block(f"{identifier(label)}.{self.number()}", self)
-        self.blocks.insert(self.blocks.index(block) + 1, new_block)
-        return new_block
-
     def to_text(self) -> str:
         """The definition."""
         params = ", ".join(

@@ -31,8 +31,6 @@ class GpuModel:
     shared_bytes_per_sm: int
     max_shared_bytes: int
     registers_per_sm: int = 64 * KIB
-    max_registers_per_thread: int = 255
-    max_threads_per_block: int = 1024
     static_shared_bytes: int = 48 * KIB
     warp_size: int = WARP_SIZE
 

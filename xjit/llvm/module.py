@@ -16,7 +16,7 @@ from xjit.llvm.global_variable import GlobalVariable
 from xjit.llvm.library import Library
 from xjit.llvm.target import Target
 from xjit.llvm.types import I8, PTR, LLVMType, array
-from xjit.llvm.values import Value, const_int
+from xjit.llvm.values import Value
 
 _ESCAPES = {b: f"\\{b:02X}" for b in range(256) if not 32 <= b < 127 or b in b'"\\'}
 """Bytes as LLVM writes them in c"..."."""
@@ -174,28 +174,6 @@ class Module:
             number = self._metadata_numbers[body] = len(self._metadata)
             self._metadata.append(f"!{number} = {body}")
         return f"!{number}"
-
-    def add_distinct_metadata(self, *operands: str) -> str:
-        """A `distinct` node whose first operand is itself: alias domains, alias scopes, loop ids."""
-        number = len(self._metadata)
-        self._metadata.append(f"!{number} = distinct !{{{', '.join((f'!{number}', *operands))}}}")
-        return f"!{number}"
-
-    def add_alias_domain(self, name: str) -> str:
-        """A domain for alias scopes."""
-        return self.add_distinct_metadata(f'!"{name}"')
-
-    def add_alias_scope(self, domain: str, name: str) -> str:
-        """An alias scope. List scopes with `metadata_list` for `!alias.scope` and `!noalias`."""
-        return self.add_distinct_metadata(domain, f'!"{name}"')
-
-    def metadata_list(self, nodes: Sequence[str]) -> str:
-        """A node that lists `nodes`."""
-        return self.add_metadata(f"!{{{', '.join(nodes)}}}")
-
-    def range_metadata(self, type: LLVMType, lower: int, upper: int) -> tuple[str, str]:
-        """A `("range", node)` attachment for a load or call: lower <= value < upper."""
-        return ("range", self.add_metadata(f"!{{{const_int(type, lower)}, {const_int(type, upper)}}}"))
 
     @property
     def globals(self) -> Mapping[str, GlobalVariable]:

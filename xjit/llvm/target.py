@@ -85,7 +85,7 @@ class Target:
             base, emulated = _EMULATED[level]
             return replace(Target.for_features(base), emulated=emulated)
         if level not in _LEVELS:
-            raise InvalidArgument(f"unknown x86-64 level '{level}': expected one of {', '.join(_LEVELS)}")
+            raise InvalidArgument(f"unknown x86-64 level '{level}': expected one of {', '.join(LEVELS)}")
         return _cpu_target(_LEVEL_CPUS.get(level, "x86-64-v4"), _LEVELS[level])
 
     @staticmethod

@@ -48,6 +48,12 @@ class CollectiveSpec:
     is_split: bool = False
     index_type: str = ""
 
+    @property
+    def devices(self) -> str:
+        """Who meets, in words: `devices={{0,1},{2,3}}`."""
+        groups = ",".join(f"{{{','.join(map(str, group))}}}" for group in self.groups)
+        return f"devices={{{groups}}}"
+
     def to_text(self) -> str:
         """The spec as JSON, which `collective_spec_from_text` reads."""
         return json.dumps(asdict(self))

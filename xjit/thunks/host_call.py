@@ -51,8 +51,7 @@ class CollectiveCall:
         return self.spec.opcode
 
     def __str__(self) -> str:
-        groups = ",".join(f"{{{','.join(map(str, group))}}}" for group in self.spec.groups)
-        return f"devices={{{groups}}}"
+        return self.spec.devices
 
 
 @dataclass(frozen=True, slots=True)

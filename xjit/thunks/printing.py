@@ -22,6 +22,7 @@ from xjit.thunks.thunk import (
     Thunk,
     ThunkProgram,
     WhileThunk,
+    sequences_by_role,
 )
 
 _INDENT = "  "
@@ -37,9 +38,9 @@ def program_to_string(program: ThunkProgram) -> str:
             lines.append(_INDENT * depth + item)
             continue
         lines.append(_INDENT * depth + thunk_to_string(item))
-        for label, name in reversed(_parts(item)):
+        for role, name in reversed(sequences_by_role(item).items()):
             pending.extend((depth + 2, t) for t in reversed(program.sequences[name].thunks))
-            pending.append((depth + 1, f"{label} {name}:"))
+            pending.append((depth + 1, f"{role} {name}:"))
     return "\n".join(lines) + "\n"
 
 
@@ -89,20 +90,6 @@ def _call_details(thunk: KernelThunk) -> list[str]:
         case RuntimeCallThunk():
             return [*details, str(thunk.call)]
         case CollectiveThunk():
-            groups = ",".join(f"{{{','.join(map(str, group))}}}" for group in thunk.spec.groups)
-            return [*details, f"devices={{{groups}}}"]
+            return [*details, thunk.spec.devices]
         case _:
             return details
-
-
-def _parts(thunk: Thunk) -> list[tuple[str, str]]:
-    """Returns a label and a name for each sequence that a thunk may run."""
-    match thunk:
-        case WhileThunk():
-            return [("condition", thunk.condition), ("body", thunk.body)]
-        case ConditionalThunk():
-            return [(f"branch {number}", name) for number, name in enumerate(thunk.branches)]
-        case CallThunk():
-            return [("callee", thunk.callee)]
-        case _:
-            return []

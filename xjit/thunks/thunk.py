@@ -151,17 +151,22 @@ class ConditionalThunk(Thunk):
     branches: tuple[str, ...]
 
 
-def called_sequences(thunk: Thunk) -> tuple[str, ...]:
-    """Returns the names of the sequences that a thunk may run."""
+def sequences_by_role(thunk: Thunk) -> dict[str, str]:
+    """Returns the names of the sequences that a thunk may run, by what they are for it."""
     match thunk:
         case CallThunk():
-            return (thunk.callee,)
+            return {"callee": thunk.callee}
         case WhileThunk():
-            return (thunk.condition, thunk.body)
+            return {"condition": thunk.condition, "body": thunk.body}
         case ConditionalThunk():
-            return thunk.branches
+            return {f"branch {number}": name for number, name in enumerate(thunk.branches)}
         case _:
-            return ()
+            return {}
+
+
+def called_sequences(thunk: Thunk) -> tuple[str, ...]:
+    """Returns the names of the sequences that a thunk may run."""
+    return tuple(sequences_by_role(thunk).values())
 
 
 def step_symbol(thunk: KernelThunk | InlineThunk) -> str:

@@ -1,1 +1,1 @@
-"""The command line: `xjit run`, `xjit compare`, `xjit opt`, `xjit indexing`."""
+"""The command line: `main` has the table of commands, a module for each."""

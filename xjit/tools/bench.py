@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 
 from rich.console import Console
 
@@ -13,14 +12,14 @@ from xjit.api import load_module
 from xjit.comparison.bench import bench
 from xjit.comparison.bench_history import add_to_history, bench_record, read_history
 from xjit.comparison.bench_report import bench_html, bench_text
-from xjit.hlo.diagnostics import InvalidArgument
+from xjit.tools.options import add_seconds, add_seed, write_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `xjit bench`."""
     parser.add_argument("files", metavar="FILE", nargs="+", help="in any format of xjit run")
-    parser.add_argument("--seconds", type=float, default=1.0, metavar="S", help="to measure each file for, about")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs")
+    add_seconds(parser, 1.0, "each file for")
+    add_seed(parser)
     parser.add_argument("--history", metavar="FILE", help="add this run to FILE; the page shows all of them")
     for form in ("html", "json"):
         parser.add_argument(f"--{form}", metavar="FILE", help=f"write {form.upper()} there")
@@ -28,10 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Prints the table and writes what was asked for; returns 1 if values differ."""
-    if options.seed < 0:
-        raise InvalidArgument("--seed must not be negative")
-    if not options.seconds > 0:
-        raise InvalidArgument("--seconds must be more than 0")
     history = read_history(options.history) if options.history else []
     modules = [load_module(file) for file in options.files]
     with Console(stderr=True).status("measuring") as status:  # silent unless standard error is a terminal
@@ -43,16 +38,9 @@ def main(options: argparse.Namespace) -> int:
         )
     sys.stdout.write(bench_text(run))
     if options.html:
-        _write(options.html, bench_html(run, history))
+        write_file(options.html, bench_html(run, history))
     if options.json:
-        _write(options.json, json.dumps(bench_record(run), indent=1, allow_nan=False) + "\n")
+        write_file(options.json, json.dumps(bench_record(run), indent=1, allow_nan=False) + "\n")
     if options.history:
         add_to_history(options.history, run)
     return 0 if run.ok else 1
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InvalidArgument(f"cannot write '{path}': {error}") from error

@@ -18,6 +18,7 @@ from xjit.passes.framework.pass_text import split_pass_list
 from xjit.passes.pipelines import cpu_pipeline
 from xjit.tools.inputs import make_inputs
 from xjit.tools.leaf_comparison import compare_leaf, leaves_of
+from xjit.tools.options import add_inputs, add_tolerance
 
 MakePasses = Callable[[], Sequence[HloModulePass]]
 
@@ -99,9 +100,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `xjit bisect-pass`."""
     parser.add_argument("file", metavar="FILE", help="HLO text, a .pb, or - for standard input")
     parser.add_argument("--passes", metavar="A,B", help="passes to run (default: the CPU pipeline)")
-    parser.add_argument("--input", action="append", default=[], metavar="SHAPExTYPE=VALUE", help="as of xjit run")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs that are not given")
-    parser.add_argument("--tolerance", type=float, metavar="E", help="largest relative L2 error of an output")
+    add_inputs(parser)
+    add_tolerance(parser)
 
 
 def main(options: argparse.Namespace) -> int:

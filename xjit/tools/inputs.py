@@ -1,4 +1,4 @@
-"""Inputs for `xjit run`: values given on the command line, and seeded random arrays for the rest."""
+"""Inputs of a program: values from the command line, seeded random arrays for the rest, and calls that keep them."""
 
 from __future__ import annotations
 
@@ -33,6 +33,18 @@ def make_inputs(module: HloModule, given: Sequence[str], seed: int = 0) -> list[
     for number, parameter in enumerate(parameters[len(given) :], len(given)):
         values.append(random_value(parameter.shape, np.random.default_rng([seed, number])))
     return values
+
+
+def call_again(executable: Any, inputs: Sequence[Any]) -> Any:
+    """Calls an executable whose inputs are needed again: it gets copies of the parameters that it overwrites."""
+    donate = executable.required_donations
+    if not donate:
+        return executable(*inputs)
+    return executable(*[_copied(x) if n in donate else x for n, x in enumerate(inputs)], donate=donate)
+
+
+def _copied(value: Any) -> Any:
+    return tuple(map(_copied, value)) if isinstance(value, tuple) else np.array(value)
 
 
 def parse_input(text: str, shape: Shape, name: str) -> np.ndarray[Any, Any]:

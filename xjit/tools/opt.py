@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from xjit.api import load, run_passes
 from xjit.compile_options import CompileOptions
@@ -12,6 +11,7 @@ from xjit.compiler import stage_text
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes import PASSES
 from xjit.passes.framework.pass_text import split_pass_list
+from xjit.tools.options import write_file
 
 GPU_STAGES = ("ptx", "sass", "report")
 STAGES = ("hlo", "optimized-hlo", "buffer-assignment", "thunks", "schedule", "llvm", "llvm-opt", "asm", *GPU_STAGES)
@@ -53,10 +53,7 @@ def main(options: argparse.Namespace) -> int:
     else:
         text = stage_text(module, options.target, CompileOptions(), options.stage or "optimized-hlo")
     if options.output:
-        try:
-            Path(options.output).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InvalidArgument(f"cannot write '{options.output}': {error}") from error
+        write_file(options.output, text)
     else:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
     return 0

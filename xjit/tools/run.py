@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -21,8 +20,9 @@ from xjit.hlo.diagnostics import InvalidArgument
 from xjit.hlo.ir.module import HloModule
 from xjit.runtime.thread_pool import set_num_threads
 from xjit.targets import TARGETS, split_gpu_target
-from xjit.tools.inputs import make_inputs
+from xjit.tools.inputs import call_again, make_inputs
 from xjit.tools.leaf_comparison import compare_leaf, leaves_of, summary
+from xjit.tools.options import add_inputs, add_tolerance, at_least
 
 if TYPE_CHECKING:
     from xjit.gpu_compiler import GpuExecutable
@@ -44,19 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--sanitize", action="store_true", help="cuda-sim: check every access of every kernel")
     parser.add_argument("--reference", default="evaluator", choices=REFERENCES)
+    add_inputs(parser)
+    parser.add_argument("--num-repeats", type=at_least(1), default=5, metavar="N")
     parser.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="SHAPExTYPE=VALUE",
-        help="in parameter order; @x.npy reads a file",
+        "--num-threads", type=at_least(1), metavar="N", help="of this run (default: the CPUs it may use)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the inputs that are not given")
-    parser.add_argument("--num-repeats", type=int, default=5, metavar="N")
-    parser.add_argument("--num-threads", type=int, metavar="N", help="of this run (default: the CPUs it may use)")
-    parser.add_argument(
-        "--tolerance", type=float, metavar="E", help="largest relative L2 error of an output (default: by its type)"
-    )
+    add_tolerance(parser)
     parser.add_argument("--profile", action="store_true", help="list every kernel call with its share of the time")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
 
@@ -71,16 +64,8 @@ def _target(text: str) -> str:
 
 def main(options: argparse.Namespace) -> int:
     """Runs the file; returns 1 if the result does not match the reference."""
-    if options.num_repeats < 1:
-        raise InvalidArgument("--num-repeats must be at least 1")
     if options.num_threads is not None:
-        if options.num_threads < 1:
-            raise InvalidArgument("--num-threads must be at least 1")
         set_num_threads(options.num_threads)
-    if options.tolerance is not None and not options.tolerance >= 0:
-        raise InvalidArgument("--tolerance must not be negative")
-    if options.seed < 0:
-        raise InvalidArgument("--seed must not be negative")
     module = load(options.file)
     inputs = make_inputs(module, options.input, options.seed)
     report: dict[str, Any] = {"module": module.name, "instructions": module.instruction_count}
@@ -88,7 +73,7 @@ def main(options: argparse.Namespace) -> int:
         outputs, executable = _timed(lambda: evaluate(module, *inputs), 1, report), None
     else:
         executable = _compile(module, options, report)
-        outputs = _timed(lambda: _call(executable, inputs), options.num_repeats, report)
+        outputs = _timed(lambda: call_again(executable, inputs), options.num_repeats, report)
     report["outputs"] = [summary(leaf) for leaf in leaves_of(outputs)]
     ok = _compare(module, inputs, outputs, options, report)
     if executable is not None:
@@ -103,14 +88,6 @@ def main(options: argparse.Namespace) -> int:
     else:
         _print(report)
     return 0 if ok else 1
-
-
-def _call(executable: Executable | GpuExecutable, inputs: list[Any]) -> Any:
-    """Calls the program; parameters that must be donated are copied, as the inputs are needed again."""
-    donate = executable.required_donations
-    if not donate:
-        return executable(*inputs)
-    return executable(*[np.array(x) if n in donate else x for n, x in enumerate(inputs)], donate=donate)
 
 
 def _profile(executable: Executable, repeats: int) -> list[dict[str, Any]]:

@@ -426,7 +426,6 @@ READERS: Final[dict[str, Reader]] = {
     f"stablehlo.{name}": reader
     for name, reader in {
         **{name: Reader(_elementwise(name.replace("_", "-"))) for name in _ELEMENTWISE},
-        "round_nearest_afz": Reader(_elementwise("round-nearest-afz")),
         "bitcast_convert": Reader(_bitcast_convert),
         "broadcast_in_dim": Reader(_broadcast_in_dim, frozenset({"broadcast_dimensions"})),
         "compare": Reader(_compare, frozenset({"comparison_direction", "compare_type"})),

@@ -14,6 +14,7 @@ from xjit.jax_backend.ffi.attribute_list import AttributeList
 from xjit.jax_backend.ffi.contexts import EXECUTE, INITIALIZE, INSTANTIATE, PREPARE, Context, States, register_type
 from xjit.jax_backend.ffi.structs import Buffer, CallFrame, Values
 from xjit.ops.lapack_targets import LAPACK_TARGETS, PERTURBED_TARGET
+from xjit.runtime.capsules import capsule_name, capsule_pointer
 
 _STAGES: Final = {"instantiate": INSTANTIATE, "prepare": PREPARE, "initialize": INITIALIZE, "execute": EXECUTE}
 _BUFFER: Final = 1  # of XLA_FFI_ArgType and XLA_FFI_RetType
@@ -64,10 +65,7 @@ def handler(name: str) -> Handler | None:
 
 
 def _address(capsule: Any) -> int:
-    types = (ctypes.py_object,)
-    get_name = ctypes.PYFUNCTYPE(ctypes.c_void_p, *types)(("PyCapsule_GetName", ctypes.pythonapi))
-    get = ctypes.PYFUNCTYPE(ctypes.c_void_p, *types, ctypes.c_void_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
-    return get(capsule, get_name(capsule)) or 0
+    return capsule_pointer(capsule, capsule_name(capsule)) or 0
 
 
 @dataclass(frozen=True, slots=True)
