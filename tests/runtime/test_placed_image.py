@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 import random
 import struct
 import subprocess
@@ -81,7 +82,7 @@ def _maps(address: int) -> str:
     return ""
 
 
-x86_64 = pytest.mark.skipif(jit.platform.machine() != "x86_64", reason="images are placed on x86-64 alone")
+x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="images are placed on x86-64 alone")
 
 
 @x86_64
