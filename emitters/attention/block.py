@@ -84,7 +84,9 @@ def emit_unit(module: Module, name: str, types: ScoreTypes) -> Function:
 class _UnitEmitter:
     def __init__(self, module: Module, name: str, types: ScoreTypes) -> None:
         self.types = types
-        self.softmax_rows = emit_softmax_rows(module, f"{name}_softmax") if types.softmax else None
+        self.softmax_rows = None
+        if types.softmax:
+            self.softmax_rows = emit_softmax_rows(module, f"{name}_softmax", types.scaled)
         self.builder = define(module, name, UNIT_PARAMS, linkage="")
         args = dict(zip((n for _, n in UNIT_PARAMS), self.builder.function.args, strict=True))
         self.args = args
@@ -145,6 +147,8 @@ class _UnitEmitter:
         with builder.loop_with(builder.i64(0), rows, (none,), name="row") as (i, (found,), following):
             place = builder.offset(self.maxima, builder.mul(i, builder.i64(COMPUTE_BYTES)))
             above = builder.fsub(builder.load(COMPUTE, place, COMPUTE_BYTES), bound)
+            if self.types.scaled:
+                above = builder.fmul(above, self.pieces.number("factor"))
             counts = builder.fcmp_ordered("<=", above, constant(COMPUTE, UNDERFLOW[PrimitiveType.F32]))
             following.append(builder.or_(found, counts))
         return found
@@ -231,7 +235,8 @@ class _UnitEmitter:
         if self.softmax_rows is not None:
             place = builder.mul(strip, builder.i64(COMPUTE_BYTES))
             state = (builder.offset(base, place) for base in (self.maxima, self.totals))
-            args = self.scores, scores_row, *state, sums, sums_row, rows.count, block.count, width
+            args = [self.scores, scores_row, *state, sums, sums_row, rows.count, block.count, width]
+            args += [pieces.number("factor")] if self.types.scaled else []
             builder.call(self.softmax_rows, args)
             with builder.when(has_epilogue(builder, self.args["weigh"])):
                 call_epilogue(builder, self.args["weigh"], (*scores, *where))

@@ -39,7 +39,7 @@ class ScoreTypes:
     """Storage types: of both operands of each product that scores are made from, of the right operand, the result.
 
     With `softmax` the scores are the exponentials of one along the columns, whose sums the result `divides` by, if it
-    does; its maxima and sums may be stored, too.
+    does; its maxima and sums may be stored, too. If it is `scaled`, differences to the maxima are times a number.
     """
 
     tiles: tuple[tuple[LLVMType, LLVMType], ...]
@@ -47,13 +47,14 @@ class ScoreTypes:
     out: LLVMType
     softmax: bool
     divides: bool = True
+    scaled: bool = False
 
     @property
     def mangled(self) -> str:
         """The types as part of a name."""
         kinds = [*(kind for pair in self.tiles for kind in pair), self.right, self.out]
         name = ("softmax" if self.divides else "exponentials") if self.softmax else "scores"
-        return "_".join((name, *(kind.mangled for kind in kinds)))
+        return "_".join((name, *(("scaled",) if self.scaled else ()), *(kind.mangled for kind in kinds)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,8 @@ def plane_numbers(masked: Masked) -> list[int]:
 class ScoreParameters:
     """The record, in order of its fields. Strides are in bytes; those of a second tile are 0 if there is none.
 
-    `bound` is the bits of a number that no masked score exceeds, `slope` those of what products may add to it.
+    `bound` is the bits of a number that no masked score exceeds, `slope` those of what products may add to it,
+    `factor` those of what differences to the maxima are times.
     """
 
     columns: int
@@ -161,6 +163,7 @@ class ScoreParameters:
     total_row: int
     bound: int
     slope: int
+    factor: int
     plane_0_row: int
     plane_0_column: int
     plane_0_offset: int
@@ -175,6 +178,7 @@ class ScoreParameters:
         blocking: Blocking,
         statistics: tuple[int, int] = (0, 0),
         masked: Masked = NOTHING_MASKED,
+        factor: float = 1.0,
     ) -> ScoreParameters:
         """Returns the record for a shape; `statistics` are the strides of maxima and sums, in elements."""
         tiles: list[int] = []
@@ -188,7 +192,7 @@ class ScoreParameters:
             *(shape.columns, blocking.columns, shape.width, *tiles),
             *(shape.right_row * right, shape.right_column * right, shape.out_row * out, shape.out_column * out),
             *(COMPUTE_BYTES * stride for stride in statistics),
-            *(int(np.float32(number).view(np.uint32)) for number in (masked.bound, masked.slope)),
+            *(int(np.float32(number).view(np.uint32)) for number in (masked.bound, masked.slope, factor)),
             *plane_numbers(masked),
         )
         return ScoreParameters(*numbers)

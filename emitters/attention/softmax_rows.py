@@ -22,6 +22,7 @@ PARAMS = (
     (PTR, "scores"), (I64, "row_bytes"), (PTR, "maxima"), (PTR, "totals"), (PTR, "sums"), (I64, "sums_row"),
     (I64, "rows"), (I64, "columns"), (I64, "width"),
 )  # fmt: skip
+SCALED_PARAMS = (*PARAMS, (COMPUTE, "factor"))
 """A strip of logits, which becomes exponentials, and the state of its rows: maxima, totals, and the product's sums.
 
 Rows are padded to whole vectors, what lies there becomes zero. Before the first block of columns, maxima are -inf, and
@@ -37,10 +38,11 @@ class _Row:
     sums: Value
 
 
-def emit_softmax_rows(module: Module, name: str) -> Function:
-    """Defines the function with `PARAMS`."""
-    builder = define(module, name, PARAMS)
-    scores, row_bytes, maxima, totals, sums, sums_row, rows, columns, width = builder.function.args
+def emit_softmax_rows(module: Module, name: str, is_scaled: bool = False) -> Function:
+    """Defines the function with `PARAMS`, or with `SCALED_PARAMS` if differences to the maxima are times a number."""
+    builder = define(module, name, SCALED_PARAMS if is_scaled else PARAMS)
+    scores, row_bytes, maxima, totals, sums, sums_row, rows, columns, width = builder.function.args[: len(PARAMS)]
+    factor = builder.function.args[-1] if is_scaled else None
     with builder.loop(builder.i64(0), rows, name="row") as i:
         place = builder.mul(i, builder.i64(COMPUTE_BYTES))
         row = _Row(
@@ -49,7 +51,7 @@ def emit_softmax_rows(module: Module, name: str) -> Function:
             builder.offset(totals, place),
             builder.offset(sums, builder.mul(i, sums_row)),
         )
-        _RowEmitter(builder, row, columns, width).emit()
+        _RowEmitter(builder, row, columns, width, factor).emit()
     builder.ret_void()
     return builder.function
 
@@ -57,9 +59,12 @@ def emit_softmax_rows(module: Module, name: str) -> Function:
 class _RowEmitter:
     """The code of one row."""
 
-    def __init__(self, builder: StructuredBuilder, row: _Row, columns: Value, width: Value) -> None:
+    def __init__(
+        self, builder: StructuredBuilder, row: _Row, columns: Value, width: Value, factor: Value | None
+    ) -> None:
         self.builder = builder
         self.row = row
+        self.factor = factor
         self.lanes = builder.target.vector_width(COMPUTE)
         self.kind = vector(COMPUTE, self.lanes)
         self.step = self.lanes * COMPUTE_BYTES
@@ -83,11 +88,15 @@ class _RowEmitter:
         is_empty = builder.fcmp_ordered("==", maximum, minus_inf)
         shift = builder.select(is_empty, constant(COMPUTE, 0.0), maximum)
         total = self._exponentials(shift)
-        scale = exp(Vec(builder, builder.fsub(old, shift))).v
+        scale = self._exponential(builder.fsub(old, shift), self.factor)
         before = builder.load(COMPUTE, self.row.total, COMPUTE_BYTES)
         builder.store(builder.fadd(builder.fmul(before, scale), total), self.row.total, COMPUTE_BYTES)
         with builder.when(builder.fcmp_unordered("!=", scale, constant(COMPUTE, 1.0))):
             self._scale_sums(scale)
+
+    def _exponential(self, difference: Value, factor: Value | None) -> Value:
+        exponent = difference if factor is None else self.builder.fmul(difference, factor)
+        return exp(Vec(self.builder, exponent)).v
 
     def _larger(self, a: LLVMValue, b: LLVMValue) -> LLVMValue:
         return self.builder.select(self.builder.fcmp_ordered(">", a, b), a, b)
@@ -119,10 +128,11 @@ class _RowEmitter:
     def _exponentials(self, shift: Value) -> Value:
         builder = self.builder
         shifts = builder.splat(shift, self.lanes)
+        factors = None if self.factor is None else builder.splat(self.factor, self.lanes)
         start = constant(self.kind, 0.0)
         with builder.loop_with(builder.i64(0), self.bytes, (start,), self.step, "e") as (place, carried, following):
             logits = self._load(self.row.scores, place)
-            value = exp(Vec(builder, builder.fsub(logits, shifts))).v
+            value = self._exponential(builder.fsub(logits, shifts), factors)
             self._store(value, self.row.scores, place)
             following.append(builder.fadd(carried[0], value))
         return vector_reduce_add(builder, carried[0])

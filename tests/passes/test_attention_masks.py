@@ -35,6 +35,21 @@ ENTRY e {{
     return MaskFinder(space, dim(0), dim(1)), space.identity(root)
 
 
+def test_exponentials_of_multiples() -> None:
+    """A difference that is halved must be twice as large."""
+    text = """  bb = f32[8,9] broadcast(b), dimensions={0}
+  s = f32[8,9] select(c, x, lows)
+  d = f32[8,9] subtract(s, bb)
+  h = f32[] constant(0.5)
+  hs = f32[8,9] broadcast(h), dimensions={}
+"""
+    whole = zero(f"{text}  ROOT e = f32[8,9] exponential(d)").condition
+    half = zero(f"{text}  t = f32[8,9] multiply(d, hs)\n  ROOT e = f32[8,9] exponential(t)").condition
+    assert whole is not None
+    assert half is not None
+    assert half.least + 1e9 == 2 * (whole.least + 1e9)
+
+
 def bounded(lines: str) -> Masked:
     finder, place = finder_of(lines)
     return finder.bounded(place)

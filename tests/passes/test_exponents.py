@@ -64,7 +64,7 @@ KEPT = {
 }
 
 
-def stated(lines: str) -> tuple[HloModule, bool]:
+def stated(lines: str, keep_factors: bool = False) -> tuple[HloModule, bool]:
     """Runs the rewrite on a text and compares values before and behind it."""
     module = parse_hlo(TEXT.format(lines=lines))
     rng = np.random.default_rng(0)
@@ -72,7 +72,7 @@ def stated(lines: str) -> tuple[HloModule, bool]:
     before = evaluate(module, *arguments)
     entry = module.entry_computation
     powers = [i for i in entry.instructions if i.opcode in ("exponential", "power")]
-    changed = state_exponents(entry, powers)
+    changed = state_exponents(entry, powers, keep_factors)
     verify_module(module)
     for got, want in zip(evaluate(module, *arguments), before, strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-6)
@@ -86,6 +86,21 @@ def test_stated(form: str) -> None:
     [exponential] = [i for i in module.entry_computation.instructions if i.opcode == "exponential"]
     space = Space(exponential.shape.dimensions)
     assert softmax_of(space, space.identity(exponential), dim(1)) is not None
+
+
+@pytest.mark.parametrize("form", STATED)
+def test_stated_with_factors(form: str) -> None:
+    """Differences come first; what is so already stays."""
+    module, changed = stated(STATED[form], keep_factors=True)
+    assert changed
+    entry = module.entry_computation
+    [exponential] = [i for i in entry.instructions if i.opcode == "exponential"]
+    space = Space(exponential.shape.dimensions)
+    softmax = softmax_of(space, space.identity(exponential), dim(1))
+    factor = {"power": np.log(2), "scaled": 2.0, "divided": 0.5, "apart": 2.0}.get(form, 1.0)
+    assert softmax is not None
+    assert softmax.factor == np.float32(factor)
+    assert not state_exponents(entry, [exponential], keep_factors=True)
 
 
 @pytest.mark.parametrize("form", KEPT)

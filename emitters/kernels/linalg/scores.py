@@ -40,7 +40,9 @@ def emit_scores(context: KernelContext, view: KernelView, work: ScoreWork) -> li
     nest = LoopNest(context.module, function, context.target)
     closures = [emit_score_elements(context, view, elements, nest, leaves) for elements in _elements(work)]
     statistics = [0 if found is None else found[1].row_stride for found in work.statistics]
-    parameters = ScoreParameters.of(work.shape, work.types, work.blocking, (statistics[0], statistics[1]), work.masked)
+    softmax, strides = work.product.softmax, (statistics[0], statistics[1])
+    factor = 1.0 if softmax is None else softmax.factor
+    parameters = ScoreParameters.of(work.shape, work.types, work.blocking, strides, work.masked, factor)
     rows, columns = pieces(work.shape.rows, work.blocking.rows), pieces(work.shape.columns, work.blocking.columns)
     record = add_block_record(context.module, parameters.to_array(), rows, {*columns, work.shape.width})
     unit = nest.new_variable(work.units)

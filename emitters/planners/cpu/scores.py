@@ -103,9 +103,10 @@ def _types(product: ScoreProduct) -> ScoreTypes:
         return GEMM_TYPES[matrix.leaf.shape.element_type]
 
     tiles = tuple((storage(t.left), storage(t.right)) for t in product.tiles)
-    return ScoreTypes(
-        tiles, storage(product.right), storage(product.result), product.softmax is not None, product.weights is None
-    )
+    softmax = product.softmax
+    is_scaled = softmax is not None and softmax.factor != 1.0
+    right, result = storage(product.right), storage(product.result)
+    return ScoreTypes(tiles, right, result, softmax is not None, product.weights is None, is_scaled)
 
 
 def _statistics(view: KernelView, product: ScoreProduct) -> tuple[tuple[int, Matrix] | None, ...]:

@@ -221,6 +221,49 @@ def test_gradient(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compare(gradient, [*arrays(3), *more], 2, 1e-5)
 
 
+def masked_temperature(q: Any, k: Any, v: Any, added: Any) -> Any:
+    logits = scores(q, k) + added
+    exponentials = jnp.exp((logits - jax.lax.stop_gradient(logits.max(-1, keepdims=True))) * 0.7)
+    return exponentials / exponentials.sum(-1, keepdims=True) @ v
+
+
+def masked_base(q: Any, k: Any, v: Any, added: Any) -> Any:
+    """Weights left out besides, of multiples that are subtracted apart."""
+    logits = scores(q, k) + added
+    exponentials = jnp.exp2(logits * 1.9 - logits.max(-1, keepdims=True) * 1.9)
+    return jnp.where(v[..., None, :, 0] > 0, exponentials / exponentials.sum(-1, keepdims=True), 0) @ v
+
+
+def masked_sums(q: Any, k: Any, v: Any, added: Any) -> Any:
+    logits = scores(q, k) + added
+    maximum = logits.max(-1, keepdims=True)
+    exponentials = jnp.exp((logits - maximum) / 1.3)
+    return exponentials @ v, exponentials.sum(-1), maximum
+
+
+@pytest.mark.parametrize("function", [masked_temperature, masked_base, masked_sums])
+@pytest.mark.parametrize("low", [-1e4, -1e6, -1e9])
+def test_rows_masked_by_a_number(function: Callable[..., Any], low: float) -> None:
+    """Differences to their maxima are exact there, and multiples of the scores are not."""
+    masked = np.random.default_rng(1).random((2, 1, L, L)) < 0.5
+    masked[:, :, 5:9] = True
+    compare(function, [*arrays(3), np.where(masked, low, 0).astype(np.float32)], 1, 1e-5)
+
+
+def test_gradient_of_rows_masked_by_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    masked = np.random.default_rng(1).random((2, 1, L, L)) < 0.5
+    masked[:, :, 5:9] = True
+
+    def gradient(q: Any, k: Any, v: Any, added: Any) -> Any:
+        result, pull_back = jax.vjp(functools.partial(masked_temperature, added=added), q, k, v)
+        return result, pull_back(jnp.cos(result))
+
+    monkeypatch.setattr(
+        pipelines, "AttentionFusion", functools.partial(AttentionFusion, gradient_bytes=0, joint_batches=1)
+    )
+    compare(gradient, [*arrays(3), np.where(masked, -1e4, 0).astype(np.float32)], 2, 1e-5)
+
+
 def test_rows_without_keys_have_no_sums() -> None:
     """0 divided by 0 behind a mask is NaN, though what is masked is 0."""
     keep = np.ones((L, L), bool)

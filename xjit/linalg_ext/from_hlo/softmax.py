@@ -44,7 +44,7 @@ def _total(scope: Scope, instruction: HloInstruction) -> Raised | None:
     found = find_softmax(space, place, total, columns)
     masked = None if found is not None else find_masked_softmax(space, place, total, columns)
     found = found or masked
-    if found is None or found.logits.index != index:
+    if found is None or found.factor != 1.0 or found.logits.index != index:
         return None
     if not all(has_scalar_code(i.shape) for i in (instruction, found.logits.instruction)):
         return None

@@ -70,7 +70,7 @@ class AttentionFusion(AttentionLimits, HloModulePass):
                 is_there = joined.parent is computation and self._may_be_scores(joined)
                 changed |= is_there and split_columns(computation, joined)
         powers = [i for i in computation.instructions if i.opcode in ("exponential", "power") and self._may_weigh(i)]
-        changed |= state_exponents(computation, powers)
+        changed |= state_exponents(computation, powers, keep_factors=self.weighs)
         exponentials = [i for i in computation.instructions if i.opcode == "exponential"]
         if self.weighs:
             changed |= share_exponentials([i for i in exponentials if self._may_be_scores(i)])
@@ -121,6 +121,8 @@ class AttentionFusion(AttentionLimits, HloModulePass):
         for root in reversed(results_of(dot, _FOLLOWING)):
             for product in find_products(root, lambda _: True):
                 if product.softmax is None or not self.pays(product):
+                    continue
+                if product.softmax.factor != 1.0 and not self.weighs:
                     continue
                 units = fused_instructions(product)
                 outputs = outputs_of(product, units) if product.weights is None or self.weighs else None

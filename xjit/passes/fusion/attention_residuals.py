@@ -58,7 +58,7 @@ class AttentionResiduals(AttentionLimits, HloModulePass):
         """Gives exponentials of scores the exponents of a softmax, where they have others; True if some had."""
         body = loop.while_body
         powers = [i for i in body.instructions if i.opcode in ("exponential", "power") and self.may_have_gradient(i)]
-        return state_exponents(body, [i for i in powers if is_of_products(i)])
+        return state_exponents(body, [i for i in powers if is_of_products(i)], keep_factors=True)
 
     def _weights(self, producer: HloInstruction) -> list[HloInstruction]:
         exponentials = [i for i in producer.while_body.instructions if i.opcode == "exponential"]

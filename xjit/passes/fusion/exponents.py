@@ -1,7 +1,10 @@
-"""Exponents that are c (x - max(x)) in some way become c x - max(c x): those of a softmax, of c x.
+"""Exponents that are c (x - max(x)) in some way become that, or c x - max(c x): those of a softmax.
 
 -(max(x) - x), log(2) (x - max(x)) for powers of two, (x - max(x)) / t, a x - a max(x), min(x) - x: all are sums of
 terms, each with a factor that is a number. What the maximum is of are the same terms, each times the same number.
+
+The difference comes first where the softmax may have a factor: scores of rows that are masked wholly by a large number
+(-1e4) are few numbers, whose differences are exact, and whose multiples are not.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 
 import numpy as np
 
@@ -18,7 +22,14 @@ from xjit.hlo import attributes as at
 from xjit.hlo.edit.replacing import replace
 from xjit.ops import build
 from xjit.passes.analysis.attention.places import MATRIX_TYPES, MOVES, Place, Space
-from xjit.passes.analysis.attention.softmax import is_reduction, reduces, shifted_maximum
+from xjit.passes.analysis.attention.softmax import (
+    difference_of,
+    exponent_of,
+    is_reduction,
+    number_of,
+    reduces,
+    shifted_maximum,
+)
 from xjit.passes.fusion.softmax_forms import reduced
 
 _PASSED = MOVES | {"convert"}
@@ -38,7 +49,7 @@ Terms = dict[Place, float]
 class _Multiple:
     """An exponent that is `factor` (x - max(x)), or (x - min(x)) with a negative factor: `value` is x, `extremum` what
     reduces it along `column`. By the opcode of their test, `guard`, infinite extrema count as 0: all, if it is
-    "is-finite", none, if it is "", else those of -inf.
+    "is-finite", none, if it is "", else those of -inf. Differences are to be times `outer`, and x times the rest.
     """
 
     value: HloInstruction
@@ -46,27 +57,36 @@ class _Multiple:
     column: int
     extremum: HloInstruction
     guard: str
+    outer: float = 1.0
+
+    @property
+    def inner(self) -> float:
+        """What x is to be times."""
+        return self.factor / self.outer
 
 
-def state_exponents(computation: HloComputation, all_powers: Iterable[HloInstruction]) -> bool:
+def state_exponents(
+    computation: HloComputation, all_powers: Iterable[HloInstruction], keep_factors: bool = False
+) -> bool:
     """Gives exponentials, or powers of a number, the exponent of a softmax; True if some had another one.
 
-    What else reads the old maxima is given the new ones, divided by c, unless it looks for them in x.
+    That is c x - max(c x), or c (x - max(x)) if it is to keep factors: in f32, of what is summed. What else reads the
+    old maxima is given the new ones, divided by c, unless it looks for them in x.
     """
     made: list[tuple[_Multiple, HloInstruction]] = []
     for powers in all_powers:
-        found = _multiple_in(powers) if powers.parent is computation else None
+        found = _multiple_in(powers, keep_factors) if powers.parent is computation else None
         if found is not None:
             made.append((found, _rewritten(computation, powers, found)))
     for multiple, maximum in made:
         old = multiple.extremum
-        is_there = old.parent is computation and old.user_count
+        is_there = old.parent is computation and old.user_count and old is not maximum
         if is_there and old.shape.dimensions == maximum.shape.dimensions and not _is_looked_for(old):
-            _replace_extremum(computation, old, maximum, multiple.factor)
+            _replace_extremum(computation, old, maximum, multiple.inner)
     return bool(made)
 
 
-def _multiple_in(powers: HloInstruction) -> _Multiple | None:
+def _multiple_in(powers: HloInstruction, keep_factors: bool) -> _Multiple | None:
     """Returns the multiple that an exponent is, if that is not just what an exponential of a softmax has."""
     if powers.shape.element_type not in MATRIX_TYPES or not powers.shape.is_static_array:
         return None
@@ -78,7 +98,11 @@ def _multiple_in(powers: HloInstruction) -> _Multiple | None:
         for opcode in ("maximum", "minimum"):
             if terms and is_reduction(extremum.instruction, opcode):
                 found = _multiple(space, terms, term, extremum, opcode)
-                if found is not None and not _is_stated(space, powers, found.column):
+                if found is None:
+                    continue
+                if keep_factors and _has_sum(powers, found.column):
+                    found = replace_fields(found, outer=abs(found.factor))
+                if not _is_stated(space, powers, found):
                     return found
     return None
 
@@ -96,31 +120,26 @@ def _exponent(space: Space, powers: HloInstruction) -> tuple[Place, float] | Non
         operand = space.operand(place, 0)
         return None if operand is None else (operand, 1.0)
     base, operand = (space.operand(place, n) for n in range(2)) if powers.opcode == "power" else (None, None)
-    number = None if base is None else _number(space, base)
+    number = None if base is None else number_of(space, base)
     return None if operand is None or number is None or number <= 0 else (operand, math.log(number))
 
 
-def _is_stated(space: Space, powers: HloInstruction, column: int) -> bool:
-    """Whether an exponent is x - max(x) as it stands."""
-    operand = space.operand(space.identity(powers), 0) if powers.opcode == "exponential" else None
-    difference = None if operand is None else space.behind(operand, _PASSED)
-    if difference is None or difference.opcode != "subtract":
+def _has_sum(powers: HloInstruction, column: int) -> bool:
+    """Whether something of f32 is summed along a dimension, as it stands: its softmax is to be seen."""
+    if powers.shape.element_type is not PrimitiveType.F32:
         return False
-    value, shift = space.operand(difference, 0), space.operand(difference, 1)
-    if value is None or shift is None:
-        return False
-    return reduces(space, shifted_maximum(space, shift), "maximum", value, (dim(column),))
+    sums = [user for user in powers.users if is_reduction(user, "add")]
+    return any(total.attributes_as(at.DimensionsAttributes).dimensions == (column,) for total in sums)
 
 
-def _number(space: Space, place: Place) -> float | None:
-    """Returns the number that an element is wherever it is."""
-    place = space.behind(place, _PASSED)
-    if place.opcode != "constant" or not place.instruction.shape.is_scalar:
-        return None
-    if not place.instruction.shape.element_type.is_float:
-        return None
-    value = float(place.instruction.attributes_as(at.ConstantAttributes).literal.array[()])
-    return value if math.isfinite(value) and value else None
+def _is_stated(space: Space, powers: HloInstruction, multiple: _Multiple) -> bool:
+    """Whether an exponent is x - max(x) as it stands, or a multiple of that where it is to be one."""
+    exponent = exponent_of(space, space.identity(powers))
+    if exponent is None or exponent.factor != np.float32(multiple.outer):
+        return False
+    if exponent.factor != 1.0 and difference_of(powers).opcode != "subtract":
+        return False
+    return reduces(space, shifted_maximum(space, exponent.shift), "maximum", exponent.value, (dim(multiple.column),))
 
 
 def _terms(space: Space, place: Place, factor: float) -> Terms | None:
@@ -155,7 +174,7 @@ def _summands(space: Space, place: Place, factor: float) -> list[tuple[Place, fl
     if place.opcode in ("add", "subtract"):
         return [(left, factor), (right, factor if place.opcode == "add" else -factor)]
     for value, other in ((left, right), (right, left)):
-        number = _number(space, other)
+        number = number_of(space, other)
         if number is not None and (place.opcode == "multiply" or other is right):
             return [(value, factor * number if place.opcode == "multiply" else factor / number)]
     return None
@@ -185,7 +204,7 @@ def _multiple(space: Space, terms: Terms, term: Place, extremum: Place, opcode: 
 
 
 def _rewritten(computation: HloComputation, powers: HloInstruction, multiple: _Multiple) -> HloInstruction:
-    """Puts exp(c x - max(c x)), in f32, in the place of powers; returns the maximum."""
+    """Puts exp(c (a x - max(a x))), in f32, in the place of powers; returns the maximum."""
 
     def add(instruction: HloInstruction) -> HloInstruction:
         return computation.add_instruction(instruction)
@@ -193,8 +212,10 @@ def _rewritten(computation: HloComputation, powers: HloInstruction, multiple: _M
     value, column = multiple.value, multiple.column
     if value.shape.element_type is not PrimitiveType.F32:
         value = add(build.convert(value, PrimitiveType.F32))
-    value = _scaled(computation, value, multiple.factor)
-    maximum = reduced(computation, value, "maximum", -math.inf, column)
+    value = _scaled(computation, value, multiple.inner)
+    maximum = multiple.extremum
+    if value is not multiple.value:
+        maximum = reduced(computation, value, "maximum", -math.inf, column)
     shift = maximum
     if multiple.guard:
         zeros = _everywhere(computation, 0.0, maximum.shape)
@@ -205,7 +226,10 @@ def _rewritten(computation: HloComputation, powers: HloInstruction, multiple: _M
             shift = add(build.select(add(build.compare("EQ", maximum, leasts)), zeros, maximum))
     rows = [d for d in range(value.shape.rank) if d != column]
     shift = add(build.broadcast(shift, value.shape, rows))
-    result = add(build.unary("exponential", add(build.binary("subtract", value, shift))))
+    exponent = add(build.binary("subtract", value, shift))
+    if np.float32(multiple.outer) != 1.0:
+        exponent = add(build.binary("multiply", exponent, _everywhere(computation, multiple.outer, value.shape)))
+    result = add(build.unary("exponential", exponent))
     narrow = powers.shape.element_type
     replace(powers, result if narrow is PrimitiveType.F32 else add(build.convert(result, narrow)))
     return maximum

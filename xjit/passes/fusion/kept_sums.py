@@ -14,7 +14,7 @@ from xjit.hlo import attributes as at
 from xjit.ops import build
 from xjit.passes.analysis.attention.digits import digits_of
 from xjit.passes.analysis.attention.places import MOVES, Place, Space
-from xjit.passes.analysis.attention.softmax import Softmax
+from xjit.passes.analysis.attention.softmax import Softmax, difference_of
 from xjit.passes.analysis.attention.weights import softmax_of
 from xjit.passes.fusion.aligned_rows import aligned
 
@@ -27,7 +27,11 @@ def state_sums(computation: HloComputation, softmax: Softmax, inside: Collection
     What is `inside` of a kernel stays, and so do sums that are those of kernels.
     """
     exponential, total = softmax.exponential.instruction, softmax.total.instruction
-    if total.opcode != "reduce" or total.operand(0) is not exponential or exponential.operand(0).opcode != "subtract":
+    if (
+        total.opcode != "reduce"
+        or total.operand(0) is not exponential
+        or difference_of(exponential).opcode != "subtract"
+    ):
         return
     if softmax.maximum.instruction.shape.element_type is not PrimitiveType.F32:
         return  # no result of kernels
@@ -63,7 +67,7 @@ def _where_finite(
     space = Space(exponential.shape.dimensions)
     place = space.identity(exponential)
     softmax = softmax_of(space, place, dim(column))
-    shift = space.operand(Place(exponential.operand(0), place.index), 1)
+    shift = space.operand(Place(difference_of(exponential), place.index), 1)
     if softmax is None or shift is None or _is_of_kernels(space, shift):
         return None
     of_rows = [space.behind(p, MOVES) for p in (softmax.maximum, shift)]
@@ -73,6 +77,10 @@ def _where_finite(
     largest, subtracted = (aligned(computation, p, space.sizes, wanted) for p in of_rows)
     is_finite = computation.add_instruction(build.unary("is-finite", largest))
     exponent = computation.add_instruction(build.binary("subtract", largest, subtracted))
+    if softmax.factor != 1.0:
+        factor = computation.add_instruction(build.make_constant(softmax.factor, PrimitiveType.F32))
+        factors = computation.add_instruction(build.broadcast(factor, exponent.shape, ()))
+        exponent = computation.add_instruction(build.binary("multiply", exponent, factors))
     value = computation.add_instruction(build.unary("exponential", exponent))
     return computation.add_instruction(build.select(is_finite, total, value))
 

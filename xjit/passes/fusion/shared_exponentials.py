@@ -24,7 +24,7 @@ MAX_STEPS = 64
 
 def share_exponentials(exponentials: Sequence[HloInstruction]) -> bool:
     """Makes one of exponentials of the same scores, with rows along their last dimension; True if there were two."""
-    known: dict[tuple[Place, Place], list[tuple[HloInstruction, Softmax]]] = {}
+    known: dict[tuple[Place, Place, float], list[tuple[HloInstruction, Softmax]]] = {}
     for exponential in exponentials:
         space = Space(exponential.shape.dimensions)
         column = exponential.shape.rank - 1
@@ -32,7 +32,7 @@ def share_exponentials(exponentials: Sequence[HloInstruction]) -> bool:
             continue
         found = softmax_of(space, space.identity(exponential), dim(column))
         if found is not None:
-            key = space.behind(found.logits, _PASSED), found.maximum
+            key = space.behind(found.logits, _PASSED), found.maximum, found.factor
             known.setdefault(key, []).append((exponential, found))
     changed = False
     for same in known.values():

@@ -18,7 +18,7 @@ from xjit.ops import build
 from xjit.passes.analysis.attention.digits import digits_of
 from xjit.passes.analysis.attention.places import MATRIX_TYPES, MOVES, Place, Space
 from xjit.passes.analysis.attention.products import dots_above, is_elementwise
-from xjit.passes.analysis.attention.softmax import find_masked_softmax, is_reduction, reduces
+from xjit.passes.analysis.attention.softmax import difference_of, find_masked_softmax, is_reduction, reduces
 from xjit.passes.analysis.attention.weights import softmax_of
 from xjit.passes.fusion.aligned_rows import aligned
 
@@ -104,10 +104,10 @@ def guard_exponentials(computation: HloComputation, exponential: HloInstruction,
     """
     space = Space(exponential.shape.dimensions)
     softmax = softmax_of(space, space.identity(exponential), dim(column))
-    shift = space.operand(Place(exponential.operand(0), space.identity(exponential).index), 1)
+    shift = space.operand(Place(difference_of(exponential), space.identity(exponential).index), 1)
     if softmax is None or shift is None or space.behind(shift, _PASSED) != softmax.maximum:
         return None
-    return _Normalizer(computation, exponential, column).run(True, True)
+    return _Normalizer(computation, exponential, column, softmax.factor).run(True, True)
 
 
 def _is_of_same_products(shift: HloInstruction, logits: HloInstruction) -> bool:
@@ -136,12 +136,18 @@ def _column_of_logits(exponential: HloInstruction) -> int:
 
 
 class _Normalizer:
-    """Rewrites the readers of one array of exponentials, whose rows are along dimension `column`."""
+    """Rewrites the readers of one array of exponentials, whose rows are along dimension `column`.
 
-    def __init__(self, computation: HloComputation, exponential: HloInstruction, column: int) -> None:
+    Exponentials that are to be others may be of differences times a `factor`.
+    """
+
+    def __init__(
+        self, computation: HloComputation, exponential: HloInstruction, column: int, factor: float = 1.0
+    ) -> None:
         self.computation = computation
         self.exponential = exponential
         self.column = column
+        self.factor = factor
         self.space = Space(exponential.shape.dimensions)
         self.place = self.space.identity(exponential)
         self.rows = [d for d in range(exponential.shape.rank) if d != column]
@@ -153,7 +159,7 @@ class _Normalizer:
         """
         if not is_other and softmax_of(self.space, self.place, dim(self.column)) is not None:
             return None
-        difference = self.exponential.operand(0)
+        difference = self.exponential.operand(0) if self.factor == 1.0 else difference_of(self.exponential)
         logits, shift = difference, None
         if difference.opcode == "subtract" and difference.operand(1).opcode == "broadcast":
             logits, shift = difference.operands
@@ -168,7 +174,7 @@ class _Normalizer:
         made = self._known_exponentials(logits) or self._exponentials(logits, maximum)
         subtracted = None if shift is None else self._of_rows(Place(shift, self.place.index))
         scale = maximum if subtracted is None else self._add(build.binary("subtract", maximum, subtracted))
-        scale = self._add(build.unary("exponential", scale))
+        scale = self._add(build.unary("exponential", self._times_factor(scale)))
         totals = [u for u in self.exponential.users if _single_sum(u) == self.column]
         if totals:
             scaled = self._add(build.binary("multiply", self._reduce(made, "add", 0.0), scale))
@@ -213,7 +219,15 @@ class _Normalizer:
         is_empty = self._add(build.compare("EQ", maximum, leasts))
         shift = self._add(build.select(is_empty, zeros, maximum))
         shifts = self._add(build.broadcast(shift, logits.shape, self.rows))
-        return self._add(build.unary("exponential", self._add(build.binary("subtract", logits, shifts))))
+        difference = self._add(build.binary("subtract", logits, shifts))
+        return self._add(build.unary("exponential", self._times_factor(difference)))
+
+    def _times_factor(self, difference: HloInstruction) -> HloInstruction:
+        if self.factor == 1.0:
+            return difference
+        factor = self._add(build.make_constant(self.factor, PrimitiveType.F32))
+        factors = self._add(build.broadcast(factor, difference.shape, ()))
+        return self._add(build.binary("multiply", difference, factors))
 
     def _reduce(self, array: HloInstruction, opcode: str, start: float) -> HloInstruction:
         return reduced(self.computation, array, opcode, start, self.column)
@@ -231,7 +245,8 @@ class _Normalizer:
         for user in logits.users:
             for other in user.users if user.opcode == "subtract" and user.operand(0) is logits else ():
                 place = Place(other, self.place.index)
-                if other is not self.exponential and softmax_of(self.space, place, dim(self.column)) is not None:
+                found = None if other is self.exponential else softmax_of(self.space, place, dim(self.column))
+                if found is not None and found.factor == self.factor:
                     return other
         return None
 

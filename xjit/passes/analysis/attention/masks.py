@@ -159,10 +159,10 @@ class _Values:
         return union(self.range(a), self.range(b)) if known is None else self.range(a if known else b)
 
     def _exponential(self, place: Place, exponent: Place) -> Range:
-        """exp(a - b) is 0 where a is bounded, on the condition that each b of a row or column is far above that."""
+        """exp(c (a - b)) is 0 where a is bounded, on the condition that each b of a row or column is far above that."""
         kind = place.instruction.shape.element_type
         direct = exponential(self.range(exponent), kind)
-        difference = self._behind(exponent)
+        difference, factor = self._without_factor(self._behind(exponent))
         operands = self._positions.operands(difference) if difference.opcode == "subtract" else None
         if direct.value == 0 or operands is None or kind not in UNDERFLOW:
             return direct
@@ -170,8 +170,16 @@ class _Values:
         is_f32 = subtracted.instruction.shape.element_type is PrimitiveType.F32
         if not high.is_low or not is_f32 or not self._positions.varies_with_one(subtracted):
             return direct
-        self.conditions.append(RowBound(subtracted, high.high + UNDERFLOW[kind], high.slope))
+        self.conditions.append(RowBound(subtracted, high.high + UNDERFLOW[kind] / factor, high.slope))
         return Range(0.0, 0.0)
+
+    def _without_factor(self, place: Place) -> tuple[Place, float]:
+        """Returns a and c of a c, c a number above 0: 1 if there is no other."""
+        operands = self._positions.operands(place) if place.opcode == "multiply" else None
+        number = self.range(operands[1]).value if operands else None
+        if not operands or number is None or not 0 < number < math.inf:
+            return place, 1.0
+        return self._behind(operands[0]), float(number)
 
     def _behind(self, place: Place) -> Place:
         while place.opcode in _PASSED:

@@ -1,12 +1,13 @@
 """Softmax along the columns of scores, in the forms that programs write it.
 
-exp(x - max(x)) / sum(exp(x - max(x))), where the quotient may be taken of what is computed from the exponentials
-instead, the maximum be replaced where it is infinite, and anything be converted in between; or the exponential of its
-logarithm, exp(x - max(x) - log(sum(exp(x - max(x))))).
+exp(c (x - max(x))) / sum(exp(c (x - max(x)))), c mostly 1, where the quotient may be taken of what is computed from the
+exponentials instead, the maximum be replaced where it is infinite, and anything be converted in between; or the
+exponential of its logarithm, exp(x - max(x) - log(sum(exp(x - max(x))))).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -24,12 +25,22 @@ _PASSED = MOVES | {"convert"}
 
 @dataclass(frozen=True, slots=True)
 class Softmax:
-    """The parts of a softmax: what it is taken of, and its reductions."""
+    """The parts of a softmax: what it is taken of, its reductions, and what differences to the maximum are times."""
 
     logits: Place
     exponential: Place
     maximum: Place
     total: Place
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Exponent:
+    """What an exponential is of: `factor` times a difference."""
+
+    value: Place
+    shift: Place
+    factor: float
 
 
 Columns: TypeAlias = Sequence[AffineExpr]
@@ -46,16 +57,15 @@ def find_softmax(space: Space, scores: Place, total: Place | None, columns: Colu
         place, total = quotient
     exponential = space.behind(place, _PASSED)
     total = space.behind(total, _PASSED)
-    difference = _exponential_of_difference(space, exponential)
-    if difference is None:
+    exponent = exponent_of(space, exponential)
+    if exponent is None:
         return None
-    logits, shift = difference
-    maximum = shifted_maximum(space, shift)
-    if not reduces(space, maximum, "maximum", logits, columns):
+    maximum = shifted_maximum(space, exponent.shift)
+    if not reduces(space, maximum, "maximum", exponent.value, columns):
         return None
     if not reduces(space, total, "add", exponential, columns):
         return None
-    return Softmax(logits, exponential, maximum, total)
+    return Softmax(exponent.value, exponential, maximum, total, exponent.factor)
 
 
 def find_masked_softmax(space: Space, terms: Place, total: Place, columns: Columns) -> Softmax | None:
@@ -120,6 +130,40 @@ def _quotient(space: Space, place: Place) -> tuple[Place, Place] | None:
             denominator = space.operand(factor, 1)
             return None if denominator is None else (other, denominator)
     return None
+
+
+def exponent_of(space: Space, place: Place) -> Exponent | None:
+    """Returns what an exponential is of, if that is a difference times a number above 0; None if it is not."""
+    operand = _operand(space, place, "exponential", 0)
+    operand = None if operand is None else space.behind(operand, _PASSED)
+    factor = None if operand is None else _operand(space, operand, "multiply", 1)
+    number = 1.0 if factor is None else number_of(space, factor)
+    if factor is not None and operand is not None:
+        operand = space.operand(operand, 0)
+    difference = None if operand is None else space.behind(operand, _PASSED)
+    if difference is None or difference.opcode != "subtract" or number is None or number <= 0:
+        return None
+    a, b = space.operand(difference, 0), space.operand(difference, 1)
+    return None if a is None or b is None else Exponent(a, b, number)
+
+
+def difference_of(exponential: HloInstruction) -> HloInstruction:
+    """Returns what an exponential is of, without the number that it is times (see `exponent_of`)."""
+    exponent = exponential.operand(0)
+    if exponent.opcode != "multiply" or exponent.operand(1).opcode != "broadcast":
+        return exponent
+    return exponent.operand(0) if exponent.operand(1).operand(0).opcode == "constant" else exponent
+
+
+def number_of(space: Space, place: Place) -> float | None:
+    """Returns the number that an element is wherever it is; None if that is 0, infinite, or not to be seen."""
+    place = space.behind(place, _PASSED)
+    if place.opcode != "constant" or not place.instruction.shape.is_scalar:
+        return None
+    if not place.instruction.shape.element_type.is_float:
+        return None
+    value = float(place.instruction.attributes_as(at.ConstantAttributes).literal.array[()])
+    return value if math.isfinite(value) and value else None
 
 
 def _exponential_of_difference(space: Space, place: Place) -> tuple[Place, Place] | None:

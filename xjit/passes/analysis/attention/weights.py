@@ -14,7 +14,14 @@ from xjit.affine import AffineExpr
 from xjit.hlo import HloInstruction
 from xjit.hlo import attributes as at
 from xjit.passes.analysis.attention.places import MOVES, Place, Space
-from xjit.passes.analysis.attention.softmax import Softmax, is_constant, masked_by, reduces, shifted_maximum
+from xjit.passes.analysis.attention.softmax import (
+    Softmax,
+    exponent_of,
+    is_constant,
+    masked_by,
+    reduces,
+    shifted_maximum,
+)
 
 _PASSED = MOVES | {"convert"}
 MAX_STEPS = 64
@@ -120,18 +127,14 @@ _ROLES: dict[str, tuple[tuple[int, int | None, str], ...]] = {
 
 def softmax_of(space: Space, exponential: Place, column: AffineExpr) -> Softmax | None:
     """Returns the softmax that an element is an exponential of, with its sum, whoever uses that; None if of none."""
-    difference = space.operand(exponential, 0) if exponential.opcode == "exponential" else None
-    difference = None if difference is None else space.behind(difference, _PASSED)
-    if difference is None or difference.opcode != "subtract":
+    exponent = exponent_of(space, exponential)
+    if exponent is None:
         return None
-    logits, shift = space.operand(difference, 0), space.operand(difference, 1)
-    if logits is None or shift is None:
-        return None
-    maximum = shifted_maximum(space, shift)
-    if not reduces(space, maximum, "maximum", logits, (column,)):
+    maximum = shifted_maximum(space, exponent.shift)
+    if not reduces(space, maximum, "maximum", exponent.value, (column,)):
         return None
     for total in sums_of(space, exponential, column):
-        return Softmax(logits, exponential, maximum, total)
+        return Softmax(exponent.value, exponential, maximum, total, exponent.factor)
     return None
 
 
