@@ -221,6 +221,42 @@ def test_gradient(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compare(gradient, [*arrays(3), *more], 2, 1e-5)
 
 
+def soft_cap(q: Any, k: Any, v: Any) -> Any:
+    return jax.nn.softmax(5 * jnp.tanh(scores(q, k) / 5)) @ v
+
+
+def plain(q: Any, k: Any, v: Any) -> Any:
+    return jax.nn.softmax(scores(q, k)) @ v
+
+
+def causal_window(q: Any, k: Any, v: Any) -> Any:
+    rows, columns = jnp.arange(L)[:, None], jnp.arange(L)
+    return jax.nn.softmax(jnp.where((rows >= columns) & (rows - columns < 8), scores(q, k), -1e9)) @ v
+
+
+@pytest.mark.parametrize("function", [plain, soft_cap, causal_window])
+def test_scores_of_bf16_are_not_rounded(function: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results, and gradients beside them, are rounded once: the steps to scores and weights in between are in f32."""
+    monkeypatch.setattr(
+        pipelines, "AttentionFusion", functools.partial(AttentionFusion, gradient_bytes=0, joint_batches=1)
+    )
+    inputs = arrays(4, jnp.bfloat16)
+
+    def gradient(q: Any, k: Any, v: Any, cotangent: Any) -> Any:
+        result, pull_back = jax.vjp(function, q, k, v)
+        return result, pull_back(cotangent)
+
+    with jax.enable_x64(True):
+        exact = jax.jit(gradient)(*(np.asarray(a, np.float64) for a in inputs))
+    alone = xjit.compile(xjit.from_jax(function, *inputs[:3]))
+    both = xjit.compile(xjit.from_jax(gradient, *inputs))
+    got = [alone(*inputs[:3]), *jax.tree.leaves(both(*inputs))]
+    for result, wanted in zip(got, [exact[0], *jax.tree.leaves(exact)], strict=True):
+        wanted = np.asarray(wanted)
+        error = np.abs(np.asarray(result, np.float64) - wanted).max() / np.abs(wanted).max()
+        assert error <= 2.0**-8
+
+
 def masked_temperature(q: Any, k: Any, v: Any, added: Any) -> Any:
     logits = scores(q, k) + added
     exponentials = jnp.exp((logits - jax.lax.stop_gradient(logits.max(-1, keepdims=True))) * 0.7)

@@ -33,6 +33,7 @@ from xjit.passes.fusion.shared_keys import split_sums
 from xjit.passes.fusion.softmax_forms import normalize_exponentials
 from xjit.passes.fusion.unit_merging import merge_units
 from xjit.passes.fusion.weighted_sums import take_sums_from_product
+from xjit.passes.fusion.wide_scores import keep_rows_wide, widen_scores
 
 _FOLLOWING = MOVES | {"convert", "divide"}
 """What a product's result may go through inside the fusion."""
@@ -134,7 +135,9 @@ class AttentionFusion(AttentionLimits, HloModulePass):
                 state_sums(computation, product.softmax, set(units))
                 outputs = outputs_of(product, units)
                 assert outputs is not None
-                merge_units(computation, units, outputs, dot, "kCustom", "attention")
+                fusion = merge_units(computation, units, outputs, dot, "kCustom", "attention")[0]
+                if self.weighs and len(outputs) == 1:  # else others make the same scores
+                    widen_scores(fusion.called_computations[0])
                 return True
         return False
 
@@ -156,7 +159,13 @@ class AttentionFusion(AttentionLimits, HloModulePass):
         if replace_constant_masks(computation, between, no_masks):
             self._fuse_gradient(computation, weights, no_masks)
             return True
-        return fuse_gradient(computation, gradient, self.joint_batches) or bool(splits)
+        if self.weighs and keep_rows_wide(computation, [p.instruction for p in gradient.softmax.reductions]):
+            self._fuse_gradient(computation, weights, no_masks)
+            return True
+        made = fuse_gradient(computation, gradient, self.joint_batches)
+        for fusion in made if self.weighs else ():
+            widen_scores(fusion.called_computations[0])
+        return bool(made or splits)
 
     def _may_pay(self, dot: HloInstruction) -> bool:
         """Whether a product of this dot could pay by its sizes: indexing maps of one that cannot are not computed."""

@@ -29,84 +29,89 @@ from xjit.passes.fusion.aligned_rows import aligned, numbered_through
 from xjit.passes.fusion.attention_units import fused_instructions, is_needed, operands_first
 from xjit.passes.fusion.kept_sums import state_sums
 from xjit.passes.fusion.unit_merging import merge_units
+from xjit.passes.fusion.wide_scores import keep_rows_wide
 
 MAX_KEPT_ROWS = 1 << 13
 """Keys that a thread keeps the scores of, for a block of queries: with so many it pays, measured."""
 
 
-def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches: int) -> bool:
-    """Fuses the products of a gradient; False, and nothing is changed, if it has no forward product and needs none.
+def fuse_gradient(computation: HloComputation, gradient: Gradient, joint_batches: int) -> list[HloInstruction]:
+    """Fuses the products of a gradient and returns the fusions: none, and nothing is changed, if it has no forward
+    product and needs none.
 
     They are one fusion where there are `joint_batches` of them, else one for each direction of sums; with 0, all are
     fusions of their own.
     """
     if gradient.forward is None and not gradient.sums:
-        return False
-    if joint_batches and _fuse_all(computation, gradient, joint_batches):
-        return True
+        return []
+    if joint_batches and (fusion := _fuse_all(computation, gradient, joint_batches)) is not None:
+        return [fusion]
     if gradient.forward is None and not _are_whole(gradient):
-        return False
+        return []
     units = (fused_instructions(product) for product in gradient.all_products())
     state_sums(computation, gradient.softmax, set[HloInstruction]().union(*units))
     result = gradient.result or _forward_product(computation, gradient, gradient.sums[0])
+    result = _wide(computation, result) if gradient.sums and joint_batches else result
     for row_sum in gradient.sums:
         value = _RowSumBuilder(computation, gradient, row_sum).build(result)
         replace(row_sum.reduce, value)
-    softmax = gradient.softmax
+        if joint_batches and value.opcode == "convert":
+            keep_rows_wide(computation, value.operands)
+    softmax, made = gradient.softmax, list[HloInstruction]()
     for product in find_products(result.instruction, lambda _: True):
         if product.softmax is not None:
             outputs = [product.root, softmax.maximum.instruction, softmax.total.instruction]
-            merge_units(computation, fused_instructions(product), outputs, product.dot, "kCustom", "attention")
+            units = fused_instructions(product)
+            made.append(merge_units(computation, units, outputs, product.dot, "kCustom", "attention")[0])
             break
     _multiply_by_reciprocals(computation, gradient)
-    if joint_batches == 0 or not _fuse_joint(computation, gradient, joint_batches):
-        for product in gradient.products:
-            _fuse_products(computation, [_found_again(product, gradient)])
-    return True
+    joint = _fuse_joint(computation, gradient, joint_batches) if joint_batches else []
+    if not joint:
+        joint = [_fuse_products(computation, [_found_again(product, gradient)]) for product in gradient.products]
+    return [*made, *joint]
 
 
-def _fuse_all(computation: HloComputation, gradient: Gradient, joint_batches: int) -> bool:
-    """Fuses the products and all that is summed of the scores: False, and nothing is changed, if that does not pay.
+def _fuse_all(computation: HloComputation, gradient: Gradient, joint_batches: int) -> HloInstruction | None:
+    """Fuses the products and all that is summed of the scores: None, and nothing is changed, if that does not pay.
 
     It does where there is no forward product, which would make the scores for itself.
     """
     joint = join_products(gradient.products)
     if gradient.forward is not None or joint is None or len(joint.tiles) < 2:
-        return False
+        return None
     if math.prod(joint.sizes[d] for d in joint.batch) < joint_batches or joint.sizes[joint.row] > MAX_KEPT_ROWS:
-        return False
+        return None
     own = [gradient.softmax.maximum.instruction, gradient.softmax.total.instruction]
     if not find_statistics(joint, {*own, *(row_sum.reduce for row_sum in gradient.sums)}):
-        return False
+        return None
     if not all(is_plain(row_sum.product) for row_sum in gradient.sums) or not _are_whole(gradient):
-        return False
+        return None
     sums = list(own)
     for row_sum in gradient.sums:
         builder = _RowSumBuilder(computation, gradient, row_sum)
         sums.append(builder.sum_of_scores())
         replace(row_sum.reduce, builder.finish(sums[-1], ()))
     _multiply_by_reciprocals(computation, gradient)
-    _fuse_products(computation, [_found_again(product, gradient) for product in gradient.products], sums)
-    return True
+    return _fuse_products(computation, [_found_again(product, gradient) for product in gradient.products], sums)
 
 
-def _fuse_joint(computation: HloComputation, gradient: Gradient, joint_batches: int) -> bool:
-    """Fuses products that share their scores. False, and nothing is changed, if they are none that could."""
+def _fuse_joint(computation: HloComputation, gradient: Gradient, joint_batches: int) -> list[HloInstruction]:
+    """Fuses products that share their scores. None, and nothing is changed, if they are none that could."""
     products = [_found_again(product, gradient) for product in gradient.products]
     joint = join_products(products)
     if joint is None:
-        return False
+        return []
     groups = [products]
     if math.prod(joint.sizes[d] for d in joint.batch) < joint_batches:
         found = list(zip(products, joint.members, strict=True))
         directions = [[p for p, member in found if member.over_rows == over_rows] for over_rows in (False, True)]
         groups = [group for group in directions if group]
     if any(_needs_itself(group) for group in groups):
-        return False
-    _fuse_products(computation, groups[0])
+        return []
+    made = [_fuse_products(computation, groups[0])]
     for group in groups[1:]:
-        _fuse_products(computation, [_found_again(product, gradient) for product in group])
-    return True
+        made.append(_fuse_products(computation, [_found_again(product, gradient) for product in group]))
+    return made
 
 
 def _found_again(product: ScoreProduct, gradient: Gradient) -> ScoreProduct:
@@ -125,11 +130,12 @@ def _needs_itself(products: Sequence[ScoreProduct]) -> bool:
 
 def _fuse_products(
     computation: HloComputation, products: Sequence[ScoreProduct], sums: Sequence[HloInstruction] = ()
-) -> None:
+) -> HloInstruction:
     """Makes one fusion of products of the same scores, and of some sums of them."""
     roots = [product.root for product in products]
     units = set[HloInstruction]().union(*(fused_instructions(product, sums) for product in products))
-    merge_units(computation, operands_first(roots, units), roots, products[0].dot, "kCustom", "attention_gradient")
+    units = operands_first(roots, units)
+    return merge_units(computation, units, roots, products[0].dot, "kCustom", "attention_gradient")[0]
 
 
 def _multiply_by_reciprocals(computation: HloComputation, gradient: Gradient) -> None:
@@ -166,6 +172,17 @@ def _forward_product(computation: HloComputation, gradient: Gradient, row_sum: R
     free = [d for d in rows if d not in batch.values()]
     kept = [e for n, e in enumerate(values.index) if n not in batch and n != contracted]
     return Place(dot, (*(dim(d) for d in (*batch.values(), *free)), *kept))
+
+
+def _wide(computation: HloComputation, result: Place) -> Place:
+    """Returns a forward product in f32: the sums that are taken of it are short, and rounded elements would show."""
+    dot = result.instruction
+    if dot.opcode != "dot" or not _differs(dot, PrimitiveType.F32):
+        return result
+    wide = dot.clone_with_new_operands(dot.shape.with_element_type(PrimitiveType.F32), dot.operands)
+    computation.add_instruction(wide)
+    replace(dot, computation.add_instruction(build.convert(wide, dot.shape.element_type)))
+    return Place(wide, result.index)
 
 
 def _are_whole(gradient: Gradient) -> bool:

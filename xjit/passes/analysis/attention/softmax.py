@@ -33,6 +33,11 @@ class Softmax:
     total: Place
     factor: float = 1.0
 
+    @property
+    def reductions(self) -> tuple[Place, Place]:
+        """What rows have."""
+        return self.maximum, self.total
+
 
 @dataclass(frozen=True, slots=True)
 class Exponent:
