@@ -219,10 +219,13 @@ def gradient_text(
     )
 
 
-def fused(text: str) -> str:
-    """The module after the pass, of any size. Its root is the fusion, whose operands are the parameters in order."""
+def fused(text: str, weighs: bool = True) -> str:
+    """The module after the pass, of any size. Its root is the fusion, whose operands are the parameters in order.
+
+    With `weighs` it is a fusion of CPUs.
+    """
     module = parse_hlo(text)
-    assert AttentionFusion(min_rows=1, scores_per_element=0).run(module), "nothing was fused"
+    assert AttentionFusion(min_rows=1, scores_per_element=0, weighs=weighs).run(module), "nothing was fused"
     root = module.entry_computation.root_instruction
     assert root.opcode == "fusion"
     order = [o.attributes_as(ParameterAttributes).parameter_number for o in root.operands]

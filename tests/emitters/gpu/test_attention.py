@@ -168,7 +168,7 @@ NARROW = AttentionText(heads=8, queries=1024, keys=1024, depth=64, width=64, kin
 
 
 def test_both_products_are_made_by_matrix_instructions() -> None:
-    text = fused(NARROW.text())
+    text = fused(NARROW.text(), weighs=False)
     lines = schedule_lines(text)
     assert "part {  // 128 units" in lines  # 64 rows each
     assert "operand 1 of %dot as bf16 64 x 64 at d0 * 72 + d1" in lines
@@ -192,7 +192,7 @@ def test_the_assembler_takes_it_and_spills_nothing(architecture: str) -> None:
 
 def test_without_a_matrix_unit_threads_multiply() -> None:
     """bf16 has none before sm_80: operands are staged as f32."""
-    (kernel,) = gpu_kernels(fused(NARROW.text()), "sm_75")
+    (kernel,) = gpu_kernels(fused(NARROW.text(), weighs=False), "sm_75")
     text = str(kernel.schedule)
     assert " by m" not in text and "operand 0 of %dot as f32" in text
 
@@ -201,12 +201,12 @@ def test_without_a_matrix_unit_threads_multiply() -> None:
 @pytest.mark.parametrize("kind", ["f32", "f16"])
 def test_the_longest_rows_fit_into_shared_memory(kind: str, depth: int) -> None:
     case = AttentionText(heads=1, queries=100, keys=100, depth=depth, width=depth, kind=kind)
-    gpu_kernels(fused(case.text()))  # verifies that the tiles fit
+    gpu_kernels(fused(case.text(), weighs=False))  # verifies that the tiles fit
     compile_for_gpu(parse_hlo(gradient_text(1, 100, 100, depth, depth)), "sm_80", CompileOptions())
 
 
 def test_too_long_rows_are_a_clear_error() -> None:
-    text = fused(AttentionText(heads=1, queries=32, keys=32, depth=512, width=512).text())
+    text = fused(AttentionText(heads=1, queries=32, keys=32, depth=512, width=512).text(), weighs=False)
     with pytest.raises(xjit.Unsupported, match="rows of 512 elements take too much shared memory"):
         gpu_kernels(text)
 
@@ -224,7 +224,7 @@ def test_too_long_rows_are_a_clear_error() -> None:
 )
 def test_schedules_that_mean_nothing_are_refused(old: str, new: str, message: str) -> None:
     case = AttentionText(queries=20, keys=37, depth=12, width=20, mask="causal")
-    (kernel,) = gpu_kernels(fused(case.text()))
+    (kernel,) = gpu_kernels(fused(case.text(), weighs=False))
     text = str(kernel.schedule)
     assert old in text
     with pytest.raises(ScheduleError, match=message):

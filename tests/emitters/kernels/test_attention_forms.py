@@ -257,6 +257,33 @@ def test_scores_of_bf16_are_not_rounded(function: Callable[..., Any], monkeypatc
         assert error <= 2.0**-8
 
 
+@pytest.mark.parametrize("is_gradient", [False, True])
+def test_biases_of_heads_side_by_side(is_gradient: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are transposed once, before: in the kernel each element of a head would be in a line of its own."""
+    monkeypatch.setattr(
+        pipelines, "AttentionFusion", functools.partial(AttentionFusion, gradient_bytes=0, joint_batches=1)
+    )
+
+    def biased(q: Any, k: Any, v: Any, table: Any) -> Any:
+        distance = jnp.arange(L)[:, None] - jnp.arange(L) + L
+        return jax.nn.softmax(scores(q, k) + table[distance].transpose(2, 0, 1)) @ v
+
+    def gradient(q: Any, k: Any, v: Any, table: Any) -> Any:
+        result, pull_back = jax.vjp(functools.partial(biased, table=table), q, k, v)
+        return result, pull_back(jnp.cos(result))
+
+    inputs = [*arrays(3), np.random.default_rng(1).normal(size=(2 * L, H)).astype(np.float32)]
+    function = gradient if is_gradient else biased
+    executable = xjit.compile(xjit.from_jax(function, *inputs))
+    text = executable.as_text()
+    bodies = [body for body in text.split("\n}\n") if body.lstrip().startswith("%attention")]
+    assert len(bodies) == 1 + is_gradient
+    assert not any(f"f32[{L},{L},{H}]" in body for body in bodies)
+    got, want = (jax.tree.leaves(f(*inputs)) for f in (executable, jax.jit(function)))
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5, atol=1e-5)
+
+
 def masked_temperature(q: Any, k: Any, v: Any, added: Any) -> Any:
     logits = scores(q, k) + added
     exponentials = jnp.exp((logits - jax.lax.stop_gradient(logits.max(-1, keepdims=True))) * 0.7)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from xjit.hlo import HloInstruction, PrimitiveType
 from xjit.hlo.ir.post_order import post_order
-from xjit.passes.analysis.attention.places import MOVES
+from xjit.passes.analysis.attention.places import MOVES, Place
 from xjit.passes.analysis.attention.products import ScoreProduct, is_elementwise
 from xjit.passes.framework.base import has_control_dependencies
 
@@ -30,7 +30,7 @@ def fused_instructions(product: ScoreProduct, sums: Collection[HloInstruction] =
     varying = _computed_from({product.dot, *(tile.place.instruction for tile in product.tiles)}, order)
     read = {o for i in order for o in i.operands if o not in inside}
     short = {i for i in _computed_from(read, order) & inside - varying if _is_short(i, product)}
-    short |= _shared([i for i in order if i not in varying], product)
+    short |= _shared([i for i in order if i not in varying], product) | _turned(product) & inside - varying
     inside = _reached(roots, leaves | short, demanding)
     return [i for i in order if i in inside]
 
@@ -84,6 +84,40 @@ def _shared(order: Sequence[HloInstruction], product: ScoreProduct) -> set[HloIn
         is_step = instruction.opcode not in MOVES and instruction.operand_count > 0
         steps[instruction] = below | {instruction} if is_step and len(below) < LONG else below
     return {i for i, below in steps.items() if len(below) >= LONG and 2 * i.shape.num_elements <= scores}
+
+
+def _turned(product: ScoreProduct) -> set[HloInstruction]:
+    """Returns transposes that scores are computed from, of arrays whose neighbours are of several of the batch.
+
+    For one product, each element of a row would be in a cache line of its own: they had better be transposed once.
+    """
+    found = set[HloInstruction]()
+    stack: list[tuple[Place, HloInstruction | None]] = [(product.scores, None)]
+    stack += [] if product.weights is None else [(product.weights, None)]
+    seen = set(stack)
+    while stack:
+        place, transpose = stack.pop()
+        if place.instruction not in product.between:
+            if transpose is not None and _lies_across(place, product):
+                found.add(transpose)
+            continue
+        if transpose is None and place.opcode == "transpose":
+            transpose = place.instruction
+        operands = (product.space.operand(place, n) for n in range(place.instruction.operand_count))
+        new = {(operand, transpose) for operand in operands if operand is not None} - seen
+        seen |= new
+        stack += new
+    return found
+
+
+def _lies_across(place: Place, product: ScoreProduct) -> bool:
+    """Whether an array has an element for each score, or for each of some products, with those of a product apart."""
+    if not place.index or place.instruction.opcode in ("constant", "iota"):
+        return False
+    used = {d for e in place.index for d in e.dims}
+    own = {product.rows, product.column.position}
+    last = set(place.index[-1].dims)
+    return own <= used and bool(last) and last.isdisjoint(own)
 
 
 def outputs_of(product: ScoreProduct, units: Sequence[HloInstruction]) -> list[HloInstruction] | None:
