@@ -1,7 +1,8 @@
 """reduce-window whose window reaches from one end of a dimension to each element: cumulative sums, products, extrema.
 
 Linear instead of quadratic work. Along contiguous memory a vector of elements is scanned in registers, in log2(W)
-steps, and carries its last lane on; across it, each lane is a line of its own.
+steps, and carries its last lane on; across it, each lane is a line of its own. Sums of floats carry what was rounded
+off, too: a long line has the digits of a short one.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested, same_width, splat_register
 from xjit.emitters.reductions.reduction_loops import flatten, unflatten
 from xjit.hlo import attributes as at
-from xjit.llvm.values import Value
+from xjit.llvm.values import Value, zero
 from xjit.ops.prefix_scan import prefix_dimension
-from xjit.ops.reducers import reduction_identity
+from xjit.ops.reducers import reduction_identity, single_operation
 
 NS_PER_ELEMENT = 0.6
 
@@ -54,6 +55,7 @@ class _PrefixScan:
         self.lanes = minor if minor != axis else None
         known = reduction_identity(self.hero.to_apply) is not None  # and may be regrouped
         self.combiner = IrEmitterNested(promote=known)  # what others compute is rounded at every step
+        self.is_sum = single_operation(self.hero.to_apply) == "add" and self.kind.is_float
         self.in_registers = minor == axis and known and not self.kind.is_complex and self.width > 1
 
     def emit(self) -> Kernel:
@@ -88,10 +90,13 @@ class _PrefixScan:
         init, _ = self.fused.element(self.hero.operand(1), ())
         width = nest.vector.width if nest.vector is not None else 0
         start = splat_register(nest.builder, init, width)
+        carried = flatten([start])
+        if self.is_sum:
+            carried = [*carried, zero(carried[0].type)]
         if self.in_registers:
-            nest.vector_loop(position, self.width, lambda now: self._block(place, now), flatten([start]))
+            nest.vector_loop(position, self.width, lambda now: self._block(place, now), carried)
         else:
-            nest.scalar_loop(position, lambda now: self._element(place, now, start), flatten([start]))
+            nest.scalar_loop(position, lambda now: self._element(place, now, start), carried)
         return ()
 
     def _combine(self, left: RegisterValue, right: RegisterValue) -> RegisterValue:
@@ -100,10 +105,28 @@ class _PrefixScan:
 
     def _element(self, place: Sequence[AffineExpr], now: Sequence[Value], like: RegisterValue) -> Sequence[Value]:
         value, _ = self.fused.element(self.hero.operand(0), tuple(place))
+        if self.is_sum:
+            assert isinstance(value, Value)
+            width = self.nest.vector.width if self.nest.vector is not None else 0
+            value = splat_register(self.nest.builder, value, width)
+            assert isinstance(value, Value)
+            carried = self._carried(now, value)
+            self.fused.memory.store(self.result, place, self.nest.builder.fadd(carried[0], carried[1]))
+            return carried
         before = unflatten(now, [like])[0]
         total = self._combine(value, before) if self.backwards else self._combine(before, value)
         self.fused.memory.store(self.result, place, total)
         return flatten([total])
+
+    def _carried(self, now: Sequence[Value], value: Value) -> list[Value]:
+        """Adds to a sum and to what was rounded off of it: 0 where that is not finite."""
+        builder = self.nest.builder
+        before, rest = now
+        total = builder.fadd(before, value)
+        added = builder.fsub(total, before)
+        lost = builder.fadd(builder.fsub(before, builder.fsub(total, added)), builder.fsub(value, added))
+        is_number = builder.fcmp_ordered("==", lost, lost)
+        return [total, builder.fadd(rest, builder.select(is_number, lost, zero(lost.type)))]
 
     def _block(self, place: Sequence[AffineExpr], now: Sequence[Value]) -> Sequence[Value]:
         """Scans one vector in registers and adds what came before."""
@@ -123,6 +146,11 @@ class _PrefixScan:
             assert isinstance(combined, Value)
             value = combined
             distance *= 2
+        if self.is_sum:
+            last = builder.extract_element(value, width - 1)
+            below = builder.fadd(builder.splat(now[1], width), value)
+            self.fused.memory.store(self.result, place, builder.fadd(builder.splat(now[0], width), below))
+            return self._carried(now, last)
         total = self._combine(builder.splat(now[0], width), value)
         assert isinstance(total, Value)
         self.fused.memory.store(self.result, place, total)

@@ -130,3 +130,37 @@ def test_unknown_reducers_round_at_every_step() -> None:
     stepwise = xjit.evaluate(module, x)
     assert (np.abs(stepwise - exact) > np.spacing(stepwise)).any()  # rounding in between is visible
     np.testing.assert_array_max_ulp(xjit.compile(module)(x), stepwise, maxulp=1)
+
+
+def long_sums(shape: str, axis: int, is_backwards: bool = False) -> str:
+    sizes = [int(n) for n in shape.split(",")]
+    size = "x".join(str(n if d == axis else 1) for d, n in enumerate(sizes))
+    pad = f"0_{sizes[axis] - 1}" if is_backwards else f"{sizes[axis] - 1}_0"
+    pads = "x".join(pad if d == axis else "0_0" for d in range(len(sizes)))
+    return f"""HloModule m
+add {{ x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT r = f32[] add(x, y) }}
+ENTRY e {{
+  x = f32[{shape}] parameter(0)
+  zero = f32[] constant(0)
+  ROOT r = f32[{shape}] reduce-window(x, zero), window={{size={size} pad={pads}}}, to_apply=add
+}}"""
+
+
+@pytest.mark.parametrize("is_backwards", [False, True])
+@pytest.mark.parametrize(("shape", "axis"), [("3,20001", 1), ("20001,5", 0), ("20001,40", 0)])
+def test_long_sums_have_the_digits_of_short_ones(shape: str, axis: int, is_backwards: bool) -> None:
+    sizes = [int(n) for n in shape.split(",")]
+    x = (np.random.default_rng(0).normal(size=sizes) + 0.5).astype(np.float32)
+    in_order = np.flip(x, axis) if is_backwards else x
+    wanted = np.cumsum(in_order, axis, dtype=np.float64)
+    wanted = np.flip(wanted, axis) if is_backwards else wanted
+    got = xjit.compile(long_sums(shape, axis, is_backwards))(x)
+    assert np.abs(got - wanted).max() <= 2.0**-23 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize(("shape", "axis"), [("1,40", 1), ("40,1", 0), ("40,8", 0)])
+def test_sums_of_infinite_numbers_are_infinite(shape: str, axis: int) -> None:
+    """What was rounded off of them is no number."""
+    x = np.ones([int(n) for n in shape.split(",")], np.float32)
+    np.moveaxis(x, axis, 0)[10], np.moveaxis(x, axis, 0)[30] = np.inf, np.nan
+    np.testing.assert_array_equal(xjit.compile(long_sums(shape, axis))(x), np.cumsum(x, axis))
