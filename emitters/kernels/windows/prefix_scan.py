@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.access.memory import EVERYWHERE
-from xjit.emitters.elemental import RegisterValue, constant_register, register_type
+from xjit.emitters.elemental import RegisterValue, register_type
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.view import KernelView
@@ -20,6 +20,7 @@ from xjit.emitters.loops.iteration_space import unit_index
 from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested, same_width, splat_register
 from xjit.emitters.reductions.reduction_loops import flatten, unflatten
+from xjit.hlo import PrimitiveType
 from xjit.hlo import attributes as at
 from xjit.llvm.values import Value, zero
 from xjit.ops.prefix_scan import prefix_dimension
@@ -56,7 +57,8 @@ class _PrefixScan:
         known = reduction_identity(self.hero.to_apply) is not None  # and may be regrouped
         self.combiner = IrEmitterNested(promote=known)  # what others compute is rounded at every step
         self.is_sum = single_operation(self.hero.to_apply) == "add" and self.kind.is_float
-        self.in_registers = minor == axis and known and not self.kind.is_complex and self.width > 1
+        in_lanes = self.kind in (PrimitiveType.F32, PrimitiveType.F64) or (known and not self.kind.is_complex)
+        self.in_registers = minor == axis and in_lanes and self.width > 1
 
     def emit(self) -> Kernel:
         nest, sizes = self.nest, self.sizes
@@ -103,6 +105,18 @@ class _PrefixScan:
         builder = self.nest.builder
         return self.combiner.inline(builder, self.hero.to_apply, same_width(builder, [left, right]))[0]
 
+    def _in_order(self, before: RegisterValue, value: RegisterValue) -> RegisterValue:
+        return self._combine(value, before) if self.backwards else self._combine(before, value)
+
+    def _with_lanes_before(self, value: Value, distance: int) -> Value:
+        """Combines each lane with the one some lanes before it, if there is one."""
+        builder, width = self.nest.builder, self.width
+        lanes = range(width)
+        shifted = builder.shuffle_vector(value, value, [max(lane - distance, 0) for lane in lanes])
+        combined = splat_register(builder, self._in_order(shifted, value), width)
+        assert isinstance(combined, Value)
+        return builder.shuffle_vector(value, combined, [lane if lane < distance else lane + width for lane in lanes])
+
     def _element(self, place: Sequence[AffineExpr], now: Sequence[Value], like: RegisterValue) -> Sequence[Value]:
         value, _ = self.fused.element(self.hero.operand(0), tuple(place))
         if self.is_sum:
@@ -114,7 +128,7 @@ class _PrefixScan:
             self.fused.memory.store(self.result, place, self.nest.builder.fadd(carried[0], carried[1]))
             return carried
         before = unflatten(now, [like])[0]
-        total = self._combine(value, before) if self.backwards else self._combine(before, value)
+        total = self._in_order(before, value)
         self.fused.memory.store(self.result, place, total)
         return flatten([total])
 
@@ -134,24 +148,16 @@ class _PrefixScan:
         value, _ = self.fused.element(self.hero.operand(0), tuple(place), EVERYWHERE)
         assert isinstance(value, Value)
         value = value if value.type.is_vector else builder.splat(value, width)
-        identity = reduction_identity(self.hero.to_apply)
-        assert identity is not None
-        neutral = splat_register(builder, constant_register(self.kind, identity[1]), width)
-        assert isinstance(neutral, Value)
         distance = 1
         while distance < width:
-            order = [width - 1] * distance + [width + lane for lane in range(width - distance)]
-            shifted = builder.shuffle_vector(neutral, value, order)
-            combined = self._combine(shifted, value)
-            assert isinstance(combined, Value)
-            value = combined
+            value = self._with_lanes_before(value, distance)
             distance *= 2
         if self.is_sum:
             last = builder.extract_element(value, width - 1)
             below = builder.fadd(builder.splat(now[1], width), value)
             self.fused.memory.store(self.result, place, builder.fadd(builder.splat(now[0], width), below))
             return self._carried(now, last)
-        total = self._combine(builder.splat(now[0], width), value)
+        total = splat_register(builder, self._in_order(builder.splat(now[0], width), value), width)
         assert isinstance(total, Value)
         self.fused.memory.store(self.result, place, total)
         return [builder.extract_element(total, width - 1)]

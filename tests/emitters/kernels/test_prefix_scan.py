@@ -123,6 +123,12 @@ def test_elements_are_combined_in_the_order_of_the_window() -> None:
         np.testing.assert_array_equal(xjit.compile(module)(x), xjit.evaluate(module, x))
 
 
+@pytest.mark.parametrize("root", ["ROOT b = f32[] parameter(1)", "b = f32[] parameter(1)  ROOT c = f32[] constant(3)"])
+def test_reducers_that_do_not_read_both(root: str) -> None:
+    module = KEEP_LAST.replace("ROOT b = f32[] parameter(1)", root).replace("6,9", "6,40")
+    check(module.replace("1x9", "1x40").replace("0_0x8_0", "0_0x39_0"))
+
+
 def test_unknown_reducers_round_at_every_step() -> None:
     module = LOG_ADD_EXP.replace("f32", "f16").replace("-1e30", "-inf").replace("WINDOW", "{size=1x24 pad=0_0x23_0}")
     x = np.random.default_rng(0).standard_normal((5, 24)).astype(np.float16)
@@ -156,6 +162,17 @@ def test_long_sums_have_the_digits_of_short_ones(shape: str, axis: int, is_backw
     wanted = np.flip(wanted, axis) if is_backwards else wanted
     got = xjit.compile(long_sums(shape, axis, is_backwards))(x)
     assert np.abs(got - wanted).max() <= 2.0**-23 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("window", ["size=1x20000 pad=0_0x19999_0", "size=1x20000 pad=0_0x0_19999"])
+def test_any_reducer_is_regrouped_along_memory(window: str) -> None:
+    """A vector is combined in a few steps: as many roundings less."""
+    module = LOG_ADD_EXP.replace("5,24", "2,20000").replace("WINDOW", f"{{{window}}}").replace("-1e30", "-inf")
+    x = np.random.default_rng(0).normal(size=(2, 20000)).astype(np.float32)
+    in_order = x[:, ::-1] if window.endswith("_19999") else x
+    wanted = np.logaddexp.accumulate(in_order.astype(np.float64), 1)
+    wanted = wanted[:, ::-1] if window.endswith("_19999") else wanted
+    assert np.abs(xjit.compile(module)(x) - wanted).max() <= 4e-6 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize(("shape", "axis"), [("1,40", 1), ("40,1", 0), ("40,8", 0)])
