@@ -257,6 +257,20 @@ def test_scores_of_bf16_are_not_rounded(function: Callable[..., Any], monkeypatc
         assert error <= 2.0**-8
 
 
+def test_rows_masked_by_a_number_are_even_in_bf16() -> None:
+    """Of sums with -1e4 the scores do not show in bf16, nor in XLA's results."""
+    inputs = [*arrays(3, jnp.bfloat16), np.full((L, 1), -1e4, jnp.bfloat16)]
+    inputs[3][L // 2 :] = 0
+
+    def masked(q: Any, k: Any, v: Any, added: Any) -> Any:
+        return jax.nn.softmax(scores(q, k) + added) @ v
+
+    compare(masked, inputs, 1, 2e-2)
+    got = np.asarray(xjit.compile(xjit.from_jax(masked, *inputs))(*inputs), np.float32)
+    mean = inputs[2].astype(np.float32).mean(-2, keepdims=True)
+    np.testing.assert_allclose(got[:, :, : L // 2], np.broadcast_to(mean, got.shape)[:, :, : L // 2], atol=1e-3)
+
+
 @pytest.mark.parametrize("is_gradient", [False, True])
 def test_biases_of_heads_side_by_side(is_gradient: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are transposed once, before: in the kernel each element of a head would be in a line of its own."""

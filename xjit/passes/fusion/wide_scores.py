@@ -1,8 +1,8 @@
 """Scores of bf16 in a fusion are computed in f32: what is in registers anyway need not be rounded step by step.
 
 From the products that scores are made from to the product that reads them, each elementwise step of bf16 has the same
-in f32: one rounding less for each, and the digits that XLA has, which rounds such chains once, too. What is read for
-its bits or compared is rounded as it was.
+in f32: one rounding less for each. What is read for its bits or compared is rounded as it was, and so are sums with
+what is no step: where a mask of a large number was added, few numbers are left, and rows that it masks wholly are even.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class _Widener:
 
     def __init__(self, fused: HloComputation, steps: Collection[HloInstruction]) -> None:
         self.fused = fused
-        self.steps = steps
+        self.steps = dict.fromkeys(steps)
         self.wide: dict[HloInstruction, HloInstruction] = {}
 
     def run(self, outer: Collection[HloInstruction]) -> None:
@@ -114,7 +114,7 @@ class _Widener:
             if any(operand in self.wide for operand in dot.operands):
                 operands = [self._in_f32(operand) for operand in dot.operands]
                 replace(dot, self._add(dot.clone_with_new_operands(dot.shape, operands)))
-        for step in reversed(list(self.steps)):
+        for step in reversed(self.steps):
             self._replace(step)
 
     def _add(self, instruction: HloInstruction) -> HloInstruction:
@@ -125,7 +125,10 @@ class _Widener:
             return self._in_f32(step.operand(0))
         shape = step.shape.with_element_type(PrimitiveType.F32)
         operands = step.operands if step.opcode == "dot" else [self._in_f32(operand) for operand in step.operands]
-        return self._add(step.clone_with_new_operands(shape, operands))
+        wide = self._add(step.clone_with_new_operands(shape, operands))
+        if step.opcode in ("add", "subtract") and not all(operand in self.steps for operand in step.operands):
+            return self._add(build.convert(self._add(build.convert(wide, NARROW)), PrimitiveType.F32))
+        return wide
 
     def _in_f32(self, value: HloInstruction) -> HloInstruction:
         """Returns a value in f32, if it is of floats: moved after it is converted, as the value itself is read."""
