@@ -8,9 +8,11 @@ import pytest
 import xjit
 from tests.support.passes import check_pass, count
 from xjit.ops.evaluation import evaluate
+from xjit.ops.verifier import verify_module
 from xjit.passes import PassDriver, cpu_pipeline
 from xjit.passes.analysis.loop_evaluation import trip_count
 from xjit.passes.analysis.while_loop_analysis import CountedLoop, counted_loop
+from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator, known_trip_count
 from xjit.passes.loops.while_loop_unroller import WhileLoopUnroller
 from xjit.text.parser import parse_hlo
@@ -285,3 +287,22 @@ def test_the_trips_of_a_counted_loop_become_one_kernel() -> None:
 
 def test_trip_counts_are_in_the_optimized_module() -> None:
     assert '"known_trip_count":{"n":"1000"}' in xjit.compile(loop(n="1000")).as_text("optimized-hlo")
+
+
+def test_a_loop_goes_with_its_last_reader_wherever_it_is_listed() -> None:
+    module = parse_hlo("""HloModule m
+    cond { p = (s32[], f32[4]) parameter(0)  i = s32[] get-tuple-element(p), index=0  n = s32[] constant(5)
+      ROOT c = pred[] compare(i, n), direction=LT }
+    body { p = (s32[], f32[4]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+      k = s32[] constant(1)  j = s32[] add(i, k)  v = f32[4] get-tuple-element(p), index=1
+      w = f32[4] add(v, v)  ROOT t = (s32[], f32[4]) tuple(j, w) }
+    ENTRY e { x = f32[4] parameter(0)  z = s32[] constant(0)  s = (s32[], f32[4]) tuple(z, x)
+      first = (s32[], f32[4]) while(s), condition=cond, body=body  v = f32[4] get-tuple-element(first), index=1
+      t = (s32[], f32[4]) tuple(z, v)  second = (s32[], f32[4]) while(t), condition=cond, body=body
+      ROOT i = s32[] get-tuple-element(second), index=0 }""")
+    entry = module.entry_computation
+    entry.reorder_instructions(entry.instructions[::-1])
+    assert WhileLoopSimplifier().run(module)
+    verify_module(module)
+    assert count(module, "while") == 1
+    assert evaluate(module, np.ones(4, np.float32)) == 5
