@@ -114,13 +114,32 @@ class Accesses:
     offsets: list[AffineExpr] = field(default_factory=list)  # into leaves
     others: list[AffineExpr] = field(default_factory=list)  # iota values and conditions
     reductions: list[tuple[HloInstruction, Index]] = field(default_factory=list)  # of any kind, users first
-    row_reductions: list[tuple[HloInstruction, Index]] = field(default_factory=list)  # along contiguous memory
+    row_reductions: list[tuple[HloInstruction, Index]] = field(default_factory=list)  # those along rows
     conditional: bool = False  # whether some of it is needed only under conditions
     loads: dict[HloInstruction, int] = field(default_factory=dict)  # elements read, per leaf
     reads: list[tuple[HloInstruction, Index]] = field(default_factory=list)  # which, in the order of `offsets`
     known: list[tuple[HloInstruction, Index]] = field(default_factory=list)  # what was there already
     operations: int = 0
     evaluations: dict[int, int] = field(default_factory=dict)  # operations by the bit set of variables they depend on
+
+
+_Element = tuple[HloInstruction, Index]
+
+
+def _users_first(root: _Element, needs: Mapping[_Element, Sequence[_Element]]) -> list[_Element]:
+    """Returns everything that an element needs, each before all that it needs itself."""
+    ended: list[_Element] = []
+    seen: set[_Element] = set()
+    stack = [(root, False)]
+    while stack:
+        item, ends = stack.pop()
+        if ends:
+            ended.append(item)
+        elif item not in seen:
+            seen.add(item)
+            stack.append((item, True))
+            stack += [(needed, False) for needed in reversed(needs.get(item, ()))]
+    return ended[::-1]
 
 
 WALKS = frozenset(["reduce", "reduce-window", "dot", "convolution"])
@@ -192,8 +211,9 @@ class AccessAnalysis:
         What is `known` has been computed before: nothing is read for it.
         """
         result = Accesses()
-        seen: set[tuple[HloInstruction, Index]] = set()
-        stack: list[tuple[HloInstruction, Index]] = [(root, index)]
+        seen: set[_Element] = set()
+        needs: dict[_Element, list[_Element]] = {}
+        stack: list[_Element] = [(root, index)]
         while stack:
             item = stack.pop()
             if item in seen:
@@ -209,7 +229,13 @@ class AccessAnalysis:
                 result.reads.append(item)
                 result.loads[instruction] = result.loads.get(instruction, 0) + 1
                 continue
+            size = len(stack)
             self._visit(instruction, place, stack, result)
+            needs[item] = stack[size:]
+        if len(result.reductions) > 1:
+            order = {item: n for n, item in enumerate(_users_first((root, index), needs))}
+            result.reductions.sort(key=order.__getitem__)
+            result.row_reductions.sort(key=order.__getitem__)
         return result
 
     def _visit(

@@ -175,6 +175,25 @@ def test_reductions_along_rows(dimensions: str, result: str, layout: str, contig
     assert rows == ([(reduce, case.index)] if contiguous is not None else [])
 
 
+@pytest.mark.parametrize("terms", ["first, second", "second, first"])
+def test_reductions_come_before_what_they_need(terms: str) -> None:
+    """The second sum needs the first, and so does what needs both, in either order of its operands."""
+    case = Case(
+        fusion(
+            "f32[4]",
+            f"""  z = f32[] constant(0)
+  first = f32[4] reduce(p0, z), dimensions={{1}}, to_apply=sum
+  c = f32[4,8] broadcast(first), dimensions={{0}}
+  d = f32[4,8] subtract(p0, c)
+  second = f32[4] reduce(d, z), dimensions={{1}}, to_apply=sum
+  ROOT r = f32[4] add({terms})""",
+            "f32[4,8]",
+        )
+    )
+    found = case.collect()
+    assert [i.name for i, _ in found.reductions] == [i.name for i, _ in found.row_reductions] == ["second", "first"]
+
+
 def test_what_is_broadcast_does_not_make_a_row() -> None:
     """Sums of columns of a matrix whose rows are scaled: the scales lie along the reduced dimension."""
     case = Case(

@@ -114,6 +114,32 @@ def test_rows_that_are_needed_again(kind: str, columns: int, last: str) -> None:
     check(softmax(kind, 7, columns, *tail), rtol=tolerance, atol=tolerance)
 
 
+LIKELIHOOD = """v = {kind}[{rows},{columns}] parameter(0)
+  m = {kind}[{rows},{columns}] multiply(v, v)
+  w = {kind}[{rows},{columns}] log(m)
+  top = {kind}[{rows}] reduce(w, low), dimensions={{1}}, to_apply=larger
+  tops = {kind}[{rows},{columns}] broadcast(top), dimensions={{0}}
+  s = {kind}[{rows},{columns}] subtract(w, tops)
+  p = {kind}[{rows},{columns}] exponential(s)
+  sum = {kind}[{rows}] reduce(p, zero), dimensions={{1}}, to_apply=plus
+  l = {kind}[{rows}] log(sum)
+  n = {kind}[{rows}] add({terms})
+  ns = {kind}[{rows},{columns}] broadcast(n), dimensions={{0}}
+  d = {kind}[{rows},{columns}] subtract(w, ns)
+  e = {kind}[{rows},{columns}] exponential(d)
+  h = {kind}[{rows},{columns}] multiply(e, v)
+  ROOT t = {kind}[{rows}] reduce(h, zero), dimensions={{1}}, to_apply=plus"""
+
+
+@pytest.mark.parametrize("terms", ["l, top", "top, l"])
+def test_what_a_sum_needs_comes_first_though_others_need_it_too(terms: str) -> None:
+    """Rows are written down by the first reduction: another one that it needed wrote them down once more, elsewhere."""
+    names = {"kind": "f32", "rows": 3, "columns": 38}
+    head = SOFTMAX.split("  x = ")[0].format(**names)
+    lines = "low = f32[] constant(-inf)\n  zero = f32[] constant(0)\n  "
+    check(f"{head}  {lines}{LIKELIHOOD.format(terms=terms, **names)}\n}}\n", rtol=1e-5, atol=1e-5)
+
+
 def test_exponentials_are_computed_once() -> None:
     """The kernel keeps them in a row on the stack."""
     once = xjit.compile(softmax("f32", 64, 256)).as_text("llvm")

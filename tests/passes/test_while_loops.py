@@ -8,6 +8,7 @@ import pytest
 import xjit
 from tests.support.passes import check_pass, count
 from xjit.ops.evaluation import evaluate
+from xjit.ops.verifier import verify_module
 from xjit.passes import PassDriver, cpu_pipeline
 from xjit.passes.analysis.loop_evaluation import trip_count
 from xjit.passes.analysis.while_loop_analysis import CountedLoop, counted_loop
@@ -288,6 +289,7 @@ def test_trip_counts_are_in_the_optimized_module() -> None:
     assert '"known_trip_count":{"n":"1000"}' in xjit.compile(loop(n="1000")).as_text("optimized-hlo")
 
 
+<<<<<<< HEAD
 _ORIGINS = """HloModule m
 cond {
   p = (s32[], (f32[2], f32[2])) parameter(0)
@@ -325,3 +327,22 @@ def test_original_values_of_elements_that_stay() -> None:
     loop = next(i for i in module.entry_computation.instructions if i.opcode == "while")
     assert loop.origin == '{({"w" {0}}, {"w" {1,0}})}'
     assert loop.while_init.origin == '{({"z"}, {"x"})}'
+=======
+def test_a_loop_goes_with_its_last_reader_wherever_it_is_listed() -> None:
+    module = parse_hlo("""HloModule m
+    cond { p = (s32[], f32[4]) parameter(0)  i = s32[] get-tuple-element(p), index=0  n = s32[] constant(5)
+      ROOT c = pred[] compare(i, n), direction=LT }
+    body { p = (s32[], f32[4]) parameter(0)  i = s32[] get-tuple-element(p), index=0
+      k = s32[] constant(1)  j = s32[] add(i, k)  v = f32[4] get-tuple-element(p), index=1
+      w = f32[4] add(v, v)  ROOT t = (s32[], f32[4]) tuple(j, w) }
+    ENTRY e { x = f32[4] parameter(0)  z = s32[] constant(0)  s = (s32[], f32[4]) tuple(z, x)
+      first = (s32[], f32[4]) while(s), condition=cond, body=body  v = f32[4] get-tuple-element(first), index=1
+      t = (s32[], f32[4]) tuple(z, v)  second = (s32[], f32[4]) while(t), condition=cond, body=body
+      ROOT i = s32[] get-tuple-element(second), index=0 }""")
+    entry = module.entry_computation
+    entry.reorder_instructions(entry.instructions[::-1])
+    assert WhileLoopSimplifier().run(module)
+    verify_module(module)
+    assert count(module, "while") == 1
+    assert evaluate(module, np.ones(4, np.float32)) == 5
+>>>>>>> suites

@@ -68,6 +68,8 @@ class WhileLoopSimplifier(HloModulePass):
         changed = False
         for computation in selected_computations(module, execution_threads):
             for loop in [i for i in computation.instructions if i.opcode == "while"]:
+                if loop.parent is None:
+                    continue  # its last reader was a loop that is listed before it, and took it along
                 if self._may_change(loop):
                     if self.simplify_compare_instrs:
                         changed |= decide_compares(loop)
