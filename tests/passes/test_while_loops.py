@@ -289,7 +289,6 @@ def test_trip_counts_are_in_the_optimized_module() -> None:
     assert '"known_trip_count":{"n":"1000"}' in xjit.compile(loop(n="1000")).as_text("optimized-hlo")
 
 
-<<<<<<< HEAD
 _ORIGINS = """HloModule m
 cond {
   p = (s32[], (f32[2], f32[2])) parameter(0)
@@ -327,7 +326,8 @@ def test_original_values_of_elements_that_stay() -> None:
     loop = next(i for i in module.entry_computation.instructions if i.opcode == "while")
     assert loop.origin == '{({"w" {0}}, {"w" {1,0}})}'
     assert loop.while_init.origin == '{({"z"}, {"x"})}'
-=======
+
+
 def test_a_loop_goes_with_its_last_reader_wherever_it_is_listed() -> None:
     module = parse_hlo("""HloModule m
     cond { p = (s32[], f32[4]) parameter(0)  i = s32[] get-tuple-element(p), index=0  n = s32[] constant(5)
@@ -341,8 +341,7 @@ def test_a_loop_goes_with_its_last_reader_wherever_it_is_listed() -> None:
       ROOT i = s32[] get-tuple-element(second), index=0 }""")
     entry = module.entry_computation
     entry.reorder_instructions(entry.instructions[::-1])
-    assert WhileLoopSimplifier().run(module)
+    assert WhileLoopSimplifier(shared_computations=True).run(module)
     verify_module(module)
     assert count(module, "while") == 1
     assert evaluate(module, np.ones(4, np.float32)) == 5
->>>>>>> suites
