@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.jax_backend.test_backend import run
+from tests.jax_backend.process import run
 
 PROLOGUE = """
 import random, sys, threading, traceback
