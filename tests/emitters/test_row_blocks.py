@@ -13,7 +13,7 @@ import xjit
 from tests.support.kernels import check
 from xjit.hlo.types.primitive_type import PrimitiveType
 
-ROWS = 700
+ROWS = 8300  # with which rows of two elements are worth code for each column
 REDUCERS = """HloModule m
 larger {{ a = {kind}[] parameter(0)  b = {kind}[] parameter(1)  ROOT r = {kind}[] maximum(a, b) }}
 add {{ a = {kind}[] parameter(0)  b = {kind}[] parameter(1)  ROOT r = {kind}[] add(a, b) }}
@@ -132,7 +132,7 @@ def test_rows_that_are_written_again(kind: str, level: str) -> None:
 @pytest.mark.parametrize("length", [3, 8, 11])
 def test_softmax_of_short_rows_computes_each_exponential_once(length: int) -> None:
     options = xjit.CompileOptions(cpu_level="avx512")
-    schedule = xjit.compile(text(SOFTMAX, "f32", length, rows=640), options=options).as_text("schedule")
+    schedule = xjit.compile(text(SOFTMAX, "f32", length, rows=8192), options=options).as_text("schedule")
     stores = [line for line in schedule.splitlines() if "out0[" in line]
     assert len(stores) == length and "task vector(16)" in schedule
 
@@ -170,10 +170,10 @@ def test_joined_columns(kind: str, level: str) -> None:
 @pytest.mark.parametrize("length", [3, 12])
 def test_columns_are_joined_in_registers(length: int) -> None:
     options = xjit.CompileOptions(cpu_level="avx512")
-    code = xjit.compile(stack("f32", length, rows=640), options=options).as_text("llvm")
+    code = xjit.compile(stack("f32", length, rows=8192), options=options).as_text("llvm")
     assert "scatter" not in code
-    rest = f"ROOT r = f32[640,{length}] add(joined, joined)"
-    check(stack("f32", length, rows=640, rest=rest), options=options)
+    rest = f"ROOT r = f32[8192,{length}] add(joined, joined)"
+    check(stack("f32", length, rows=8192, rest=rest), options=options)
 
 
 CENTERS = """x = {kind}[{rows},{length}] parameter(0)
@@ -246,5 +246,5 @@ def test_short_rows_from_anywhere(kind: str, level: str) -> None:
 @pytest.mark.parametrize("length", [2, 3, 4, 5])
 def test_short_rows_from_anywhere_are_loaded_as_rows(length: int) -> None:
     options = xjit.CompileOptions(cpu_level="avx512")
-    code = xjit.compile(GATHERED.format(kind="f32", length=length, rows=640), options=options).as_text("llvm")
+    code = xjit.compile(GATHERED.format(kind="f32", length=length, rows=8192), options=options).as_text("llvm")
     assert "gather.v" not in code and "scatter" not in code

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from xjit.affine import dim
 from xjit.emitters.loops.iteration_space import MAX_COLUMNS, MAX_PERIOD, IterationSpace, period_of
 from xjit.emitters.planners.cpu.planning import LoopPlanning
-from xjit.emitters.planners.cpu.row_columns import MIN_VECTORS, joins_columns
+from xjit.emitters.planners.cpu.row_columns import MIN_ELEMENTS, joins_columns
 from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import Trait
 from xjit.hlo.ir.instruction import HloInstruction
@@ -168,9 +168,8 @@ def _is_in_a_vector(planning: LoopPlanning, concatenate: HloInstruction) -> bool
     """Whether a loop over the elements of one operand would write a few here and there (`_is_in_vectors`)."""
     axis = concatenate.attributes_as(at.ConcatenateAttributes).dimension
     if joins_columns(concatenate):
-        columns = concatenate.shape.dimensions[axis]
-        has_vectors = concatenate.shape.num_elements >= MIN_VECTORS * planning.lanes * columns
-        return columns <= (MAX_COLUMNS if has_vectors else MAX_STACKED)
+        is_large = concatenate.shape.num_elements >= MIN_ELEMENTS
+        return concatenate.shape.dimensions[axis] <= (MAX_COLUMNS if is_large else MAX_STACKED)
     return concatenate.operand_count <= MAX_STACKED and _is_in_vectors(planning, concatenate.shape, axis)
 
 

@@ -28,6 +28,8 @@ MANY_OPERATIONS = 16
 MIN_GATHERED_ROW = 6
 """Elements: rows from anywhere that are as long are read as one each."""
 MIN_VECTORS = 4  # of rows
+MIN_ELEMENTS = 1 << 14
+"""For fewer, code for every column is not worth its compilation."""
 
 
 def row_columns_part(planning: LoopPlanning, space: IterationSpace, width: int) -> Part | None:
@@ -66,6 +68,8 @@ def suits_columns(planning: LoopPlanning, space: IterationSpace) -> bool:
     row, column = space.loops[-2:]
     length = space.size(column)
     if length not in LENGTHS or space.table.intervals[column].lower or space.size(row) < MIN_VECTORS * planning.lanes:
+        return False
+    if planning.work.shape.num_elements < MIN_ELEMENTS:
         return False
     if any(factor_of(o, row) != length or factor_of(o, column) != 1 for o in planning.stored_offsets(space)):
         return False
