@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from xjit.affine import AffineExpr, Interval, RTVar, dim, substitute
 from xjit.emitters.access.access_analysis import Accesses, Index, MapCache, apply_map, map_conditions
-from xjit.emitters.access.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, restrict
+from xjit.emitters.access.guards import EVERYWHERE, Guard, restrict
+from xjit.emitters.access.memory import Buffer, MemoryAccess
 from xjit.emitters.elemental import ComplexValue, RegisterValue, constant_register, emit_elementwise
 from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.emitters.nested import IrEmitterNested, same_width, splat_register, width_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xjit.affine import constant
 from xjit.emitters.access.access_analysis import Index
-from xjit.emitters.access.memory import Guard
+from xjit.emitters.access.guards import Guard
 from xjit.emitters.elemental import RegisterValue, from_low_bits, storage_type, store_convert
 from xjit.hlo.diagnostics import Unsupported
 from xjit.hlo.ir.instruction import HloInstruction

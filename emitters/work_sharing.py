@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from xjit.emitters.access.memory import EVERYWHERE, Guard
+from xjit.emitters.access.guards import EVERYWHERE, Guard
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.loops.loop_nest import LoopBody, LoopNest

@@ -3,8 +3,7 @@
 The physical offset of an element is the buffer's layout map applied to the index. How it moves with the vector variable
 decides the instruction: not at all - one scalar load; by 1 - a vector load; by a pattern that stays within a few
 vectors (reversed, strided, repeated) - vector loads and a shuffle; otherwise a gather. Complex elements that move by 1
-are two vectors (`complex_pairs`). Guards say where an access is allowed: a scalar condition, a condition per lane, or
-both.
+are two vectors (`complex_pairs`). Guards say where an access is allowed (`guards`).
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from xjit.affine import AffineExpr, Interval, constant, dim, linear_combination, substitute
+from xjit.affine import AffineExpr, constant, dim, linear_combination, substitute
 from xjit.emitters.access.complex_pairs import load_pairs, split_pairs, store_pairs
+from xjit.emitters.access.guards import EVERYWHERE, Guard, first_lane
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.access.row_block import load_column, load_column_from_anywhere, row_length, store_columns
 from xjit.emitters.access.transpose_tile import load_from_tile
@@ -27,7 +27,7 @@ from xjit.emitters.loops.variables import known_divisor
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder
 from xjit.llvm.types import I1, I64, LLVMType, int_type, vector
-from xjit.llvm.values import Value, const_int, const_vector, poison
+from xjit.llvm.values import Value, const_int, poison
 
 BUFFER_ALIGNMENT = 16  # bytes: that of every operand and result of a kernel
 SECOND_LEVEL = 2  # the locality of a prefetch that leaves the first-level cache alone
@@ -44,100 +44,6 @@ class Buffer:
 
     shape: Shape
     pointer: Value
-
-
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """Where a value is needed. `scalar` is an i1, `lanes` a vector of i1; None means everywhere.
-
-    `known`: the present lanes, where they are the same in every vector.
-    """
-
-    scalar: Value | None = None
-    lanes: Value | None = None
-    depth: int = 0
-    known: tuple[bool, ...] | None = None
-
-    @property
-    def key(self) -> object:
-        """What distinguishes guards in caches."""
-        return (self.scalar.text if self.scalar else None, self.lanes.text if self.lanes else None)
-
-
-EVERYWHERE = Guard()
-
-
-def restrict(nest: LoopNest, guard: Guard, conditions: Sequence[tuple[AffineExpr, Interval]]) -> Guard | None:
-    """Returns the guard that also demands the conditions; None if they can never hold."""
-    for expr, interval in conditions:
-        if interval.is_empty:
-            return None
-        expr = nest.simplify(expr)
-        bounds = nest.interval(expr)
-        if interval.lower <= bounds.lower and bounds.upper <= interval.upper:
-            continue
-        if bounds.upper < interval.lower or interval.upper < bounds.lower:
-            return None
-        guard = _restrict_one(nest, guard, expr, interval)
-    return guard
-
-
-def _restrict_one(nest: LoopNest, guard: Guard, expr: AffineExpr, interval: Interval) -> Guard:
-    key = ("guard", guard.key, expr, interval)
-    found = nest.lookup(key)
-    if found is not None:
-        return found
-    depth = max(nest.depth_of(expr), guard.depth)
-    builder = nest.levels[depth].builder
-    if nest.uses_vector(expr) and not _is_one_for_all(nest, expr):
-        inside, known = _lanes_inside(nest, builder, expr, interval)
-        if guard.lanes is not None:
-            inside = builder.and_(guard.lanes, inside)
-            known = known and guard.known and tuple(a and b for a, b in zip(known, guard.known, strict=True))
-        result = Guard(guard.scalar, inside, depth, known)
-    else:
-        inside = _in_interval(builder, nest.index_value(expr), interval, nest.interval(expr))
-        scalar = inside if guard.scalar is None else builder.and_(guard.scalar, inside)
-        result = Guard(scalar, guard.lanes, depth, guard.known)
-    nest.levels[depth].cache[key] = result
-    return result
-
-
-def _lanes_inside(
-    nest: LoopNest, builder: IRBuilder, expr: AffineExpr, interval: Interval
-) -> tuple[Value, tuple[bool, ...] | None]:
-    """Which lanes have a value in an interval, and the same as constants, where it is."""
-    lanes, constants = nest.vector, nest.lane_constants(expr)
-    if lanes is None or constants is None:
-        return _in_interval(builder, nest.lane_values(expr), interval, nest.interval(expr)), None
-    known = tuple(interval.lower <= value <= interval.upper for value in constants)
-    absent = (False,) * (lanes.width - len(known))
-    return const_vector(vector(I1, lanes.width), (*known, *absent)), known
-
-
-def _is_one_for_all(nest: LoopNest, expr: AffineExpr) -> bool:
-    """Whether all lanes have one value of an expression, where vectors are whole: a condition is then a single one."""
-    pattern = nest.lane_pattern(expr) if nest.target.has_aligned_vectors else None
-    return pattern is not None and not any(pattern)
-
-
-def _in_interval(builder: IRBuilder, value: Value, interval: Interval, bounds: Interval) -> Value:
-    if interval.lower <= bounds.lower:
-        return builder.icmp_signed("<=", value, const_int(value.type, interval.upper))
-    if bounds.upper <= interval.upper:
-        return builder.icmp_signed(">=", value, const_int(value.type, interval.lower))
-    if interval.lower == interval.upper:
-        return builder.icmp_signed("==", value, const_int(value.type, interval.lower))
-    shifted = builder.sub(value, const_int(value.type, interval.lower)) if interval.lower else value
-    return builder.icmp_unsigned("<=", shifted, const_int(value.type, interval.upper - interval.lower))
-
-
-def _first_lane(guard: Guard, builder: IRBuilder) -> Guard:
-    """The guard of lane 0 alone."""
-    if guard.lanes is None:
-        return guard
-    wanted = builder.extract_element(guard.lanes, 0)
-    return Guard(wanted if guard.scalar is None else builder.and_(guard.scalar, wanted), None, guard.depth)
 
 
 def _runs(pattern: Sequence[int]) -> list[range]:
@@ -489,7 +395,7 @@ class MemoryAccess:
     ) -> None:
         lanes = self._lanes()
         if lanes.present == 1:  # LLVM's scalar form of a truncating masked store writes as many bytes as before it
-            only, value = _first_lane(guard, builder), builder.extract_element(raw, 0)
+            only, value = first_lane(guard, builder), builder.extract_element(raw, 0)
             if self.nest.has_lane_values(offset):
                 addresses = self._lane_addresses(pointer, kind, offset, builder)
                 self._store_at(builder.extract_element(addresses, 0), kind, value, only, builder)

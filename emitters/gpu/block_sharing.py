@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 from xjit.affine import dim
-from xjit.emitters.access.memory import Guard
+from xjit.emitters.access.guards import Guard
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import Element, FusedIrEmitter
 from xjit.emitters.gpu.block_lanes import emit_barrier, emit_warp_barrier

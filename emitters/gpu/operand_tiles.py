@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, Interval, constant, dim, substitute
 from xjit.emitters.access.access_analysis import apply_map, map_conditions
-from xjit.emitters.access.memory import EVERYWHERE, restrict
+from xjit.emitters.access.guards import EVERYWHERE, restrict
 from xjit.emitters.elemental import ComplexValue, RegisterValue, constant_register, emit_elementwise
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.gpu.shared_memory import ALIGNMENT, SharedArray, SharedMemory

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xjit.affine import AffineExpr, dim
 from xjit.emitters.access.access_analysis import Index, apply_map, map_conditions
-from xjit.emitters.access.memory import Guard, restrict
+from xjit.emitters.access.guards import Guard, restrict
 from xjit.emitters.elemental import RegisterValue, constant_register, emit_elementwise, round_to_type
 from xjit.emitters.nested import splat_register, width_of
 from xjit.emitters.reductions.reduction_loops import flatten, unflatten

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from xjit.affine import AffineExpr, dim
 from xjit.emitters.access.access_analysis import AccessAnalysis, Index, apply_map, map_conditions
-from xjit.emitters.access.memory import EVERYWHERE, Guard, restrict
+from xjit.emitters.access.guards import EVERYWHERE, Guard, restrict
 from xjit.emitters.elemental import (
     ComplexValue,
     RegisterValue,

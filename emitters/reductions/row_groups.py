@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from xjit.affine import dim
-from xjit.emitters.access.memory import EVERYWHERE
+from xjit.emitters.access.guards import EVERYWHERE
 from xjit.emitters.fused import Element, FusedIrEmitter
 from xjit.emitters.nested import splat_register
 from xjit.emitters.reductions.lane_combining import combine_rows, combine_sets

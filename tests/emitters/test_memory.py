@@ -12,7 +12,8 @@ import pytest
 from tests.llvm.jit import available_levels
 from tests.support.loop_nests import Array, EmittedNest, emit_nest
 from xjit.affine import AffineExpr, Interval, dim, parse_affine_expr
-from xjit.emitters.access.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, restrict
+from xjit.emitters.access.guards import EVERYWHERE, Guard, restrict
+from xjit.emitters.access.memory import Buffer, MemoryAccess
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.loops.loop_nest import LoopNest
 from xjit.hlo.attributes.codecs.shapes import parse_shape

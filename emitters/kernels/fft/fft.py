@@ -14,7 +14,8 @@ import math
 from collections.abc import Callable, Sequence
 
 from xjit.affine import AffineExpr, constant, dim
-from xjit.emitters.access.memory import EVERYWHERE, Buffer, MemoryAccess
+from xjit.emitters.access.guards import EVERYWHERE
+from xjit.emitters.access.memory import Buffer, MemoryAccess
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import ComplexValue, RegisterValue, register_type
 from xjit.emitters.kernels.fft.butterflies import Pair, scaled

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xjit.affine import AffineExpr, dim
-from xjit.emitters.access.memory import EVERYWHERE, Buffer, MemoryAccess
+from xjit.emitters.access.guards import EVERYWHERE
+from xjit.emitters.access.memory import Buffer, MemoryAccess
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import register_type
 from xjit.emitters.kernels.fft.butterflies import Pair

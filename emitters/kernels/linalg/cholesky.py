@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from xjit.affine import AffineExpr, Interval, constant
-from xjit.emitters.access.memory import EVERYWHERE, restrict
+from xjit.emitters.access.guards import EVERYWHERE, restrict
 from xjit.emitters.elemental import ComplexValue, RegisterValue, constant_register
 from xjit.emitters.fused import select_register
 from xjit.emitters.kernels.kernel import Kernel, KernelContext

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from xjit.affine import AffineExpr, dim
-from xjit.emitters.access.memory import EVERYWHERE, Buffer, MemoryAccess
+from xjit.emitters.access.guards import EVERYWHERE
+from xjit.emitters.access.memory import Buffer, MemoryAccess
 from xjit.emitters.elemental import RegisterValue, register_type
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments
 from xjit.emitters.kernels.loops.hand_loops import Scratch, here

@@ -10,7 +10,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 from xjit.affine import AffineExpr, dim
-from xjit.emitters.access.memory import Guard
+from xjit.emitters.access.guards import Guard
 from xjit.emitters.entry.context_calls import emit_scratch_alloc
 from xjit.emitters.loops.loop_levels import LoopLevel
 from xjit.emitters.loops.loop_nest import LoopNest

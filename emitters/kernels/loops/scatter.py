@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, constant, dim, substitute
-from xjit.emitters.access.memory import EVERYWHERE
+from xjit.emitters.access.guards import EVERYWHERE
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import RegisterValue
 from xjit.emitters.fused import FusedIrEmitter

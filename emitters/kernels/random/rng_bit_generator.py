@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from xjit.affine import AffineExpr, Interval, constant, dim
 from xjit.affine.reshape import delinearize, linearize
 from xjit.emitters.access.access_analysis import Index
-from xjit.emitters.access.memory import EVERYWHERE, Buffer, Guard, MemoryAccess, restrict
+from xjit.emitters.access.guards import EVERYWHERE, Guard, restrict
+from xjit.emitters.access.memory import Buffer, MemoryAccess
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish
 from xjit.emitters.kernels.view import KernelView
 from xjit.emitters.loops.loop_nest import LoopNest

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, constant, dim
-from xjit.emitters.access.memory import EVERYWHERE
+from xjit.emitters.access.guards import EVERYWHERE
 from xjit.emitters.elemental import RegisterValue, register_type
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish, range_arguments

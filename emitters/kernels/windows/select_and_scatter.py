@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from xjit.affine import AffineExpr, constant, dim
 from xjit.emitters.access.access_analysis import Index
-from xjit.emitters.access.memory import Buffer, Guard
+from xjit.emitters.access.guards import Guard
+from xjit.emitters.access.memory import Buffer
 from xjit.emitters.fused import FusedIrEmitter
 from xjit.emitters.kernels.kernel import Kernel, KernelContext, finish
 from xjit.emitters.kernels.loops.hand_loops import here

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from xjit.affine import AffineExpr, Interval, dim
 from xjit.emitters.access.access_analysis import Index
-from xjit.emitters.access.memory import EVERYWHERE, restrict
+from xjit.emitters.access.guards import EVERYWHERE, restrict
 from xjit.emitters.access.physical_offsets import physical_offset
 from xjit.emitters.elemental import RegisterValue, constant_register
 from xjit.emitters.fused import FusedIrEmitter, select_register
