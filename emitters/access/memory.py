@@ -2,8 +2,9 @@
 
 The physical offset of an element is the buffer's layout map applied to the index. How it moves with the vector variable
 decides the instruction: not at all - one scalar load; by 1 - a vector load; by a pattern that stays within a few
-vectors (reversed, strided, repeated) - vector loads and a shuffle; otherwise a gather. Complex elements that move by 1
-are two vectors (`complex_pairs`). Guards say where an access is allowed (`guards`).
+vectors (reversed, strided, repeated), or is a few runs - vector loads and a shuffle; from row to row, of a few elements
+each - blocks of rows that are turned (`row_block`); otherwise a gather. Complex elements that move by 1 are two vectors
+(`complex_pairs`). Guards say where an access is allowed (`guards`).
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def _reduced_elements(planning: LoopPlanning, reduce: HloInstruction) -> int:
 def plain_parts(planning: LoopPlanning, space: IterationSpace) -> list[Part]:
     """Returns one loop nest, or groups of rows, or whole transpose tiles, and the rest."""
     width = vector_width(planning, space)
-    columns = row_columns_part(planning, space, planning.lanes)
+    columns = row_columns_part(planning, space)
     if columns is not None:
         return [columns]
     groups, *rest = group_rows(planning, space, width)

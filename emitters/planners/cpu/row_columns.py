@@ -1,4 +1,5 @@
-"""Short rows that are reduced and written again, as softmax's are: lanes are rows, and all columns are written out.
+"""Short rows that are reduced and written again, as softmax's are, or joined, or gathered: lanes are rows, and all
+columns are written out.
 
 Along a row of a few elements most lanes of a vector would be idle, and its sum would be combined across lanes. With a
 row in each lane, sums are those of vectors, what is computed for an element is computed once, and blocks of rows are
@@ -15,7 +16,7 @@ from xjit.emitters.loops.iteration_space import MAX_COLUMNS, IterationSpace
 from xjit.emitters.loops.variables import factor_of
 from xjit.emitters.planners.cpu.nests import merge_outer, reductions_by_level
 from xjit.emitters.planners.cpu.planning import LoopPlanning
-from xjit.emitters.planners.cpu.row_groups import reads_blocks
+from xjit.emitters.planners.cpu.row_groups import reads_blocks, reductions_of, reductions_use
 from xjit.emitters.planners.reduction import plan_reduction, range_symbols
 from xjit.emitters.schedule.statements import Let, Loop, Part, Reduce, Reduction, Role, Statement
 from xjit.hlo.attributes import ConcatenateAttributes
@@ -32,13 +33,15 @@ MIN_ELEMENTS = 1 << 14
 """For fewer, code for every column is not worth its compilation."""
 
 
-def row_columns_part(planning: LoopPlanning, space: IterationSpace, width: int) -> Part | None:
-    """Plans vectors of `width` rows, with their reductions and the stores of each column; None for other spaces."""
-    if not width or not suits_columns(planning, space):
+def row_columns_part(planning: LoopPlanning, space: IterationSpace) -> Part | None:
+    """Plans vectors of rows, with their reductions and the stores of each column; None for other spaces."""
+    if not suits_columns(planning, space):
         return None
     space = merge_outer(space, 2)
     planning.count.add(space, planning.accesses(space))
-    loops = [Loop(p, Role.SERIAL, ()) for p in space.loops[:-2]] + [Loop(space.loops[-2], Role.VECTOR, (), width)]
+    loops = [Loop(p, Role.SERIAL, ()) for p in space.loops[:-2]] + [
+        Loop(space.loops[-2], Role.VECTOR, (), planning.lanes)
+    ]
     column = space.loops[-1]
     columns = [space.replace({column: constant(n)}, space.loops[:-1]) for n in range(space.size(column))]
 
@@ -46,7 +49,7 @@ def row_columns_part(planning: LoopPlanning, space: IterationSpace, width: int) 
         return plan_reduction(planning.analysis, instruction, index, vectorised, planning.context.target)
 
     levels: list[list[Let | Reduce]] = [[] for _ in range(len(loops) + 1)]
-    for each in columns if _uses(planning, space, column) else columns[:1]:
+    for each in columns if reductions_use(planning, space, column) else columns[:1]:
         for level, found in zip(levels, reductions_by_level(planning, each, loops, plan), strict=True):
             level += [statement for statement in found if statement not in level]
     body: tuple[Statement, ...] = tuple(store for each in columns for store in planning.work.stores(each.index))
@@ -75,9 +78,9 @@ def suits_columns(planning: LoopPlanning, space: IterationSpace) -> bool:
         return False
     if any(shape.element_type.is_complex for root in planning.work.roots for _, shape in root.shape.leaves()):
         return False
-    if _uses(planning, space, column):
+    if reductions_use(planning, space, column):
         return (length >= planning.lanes or _reduces_many(planning, space)) and reads_blocks(planning, space, row)
-    instructions, reduces = planning.view.instructions(), bool(_reductions(planning, space))
+    instructions, reduces = planning.view.instructions(), bool(reductions_of(planning, space))
     gathers = any(i.opcode == "gather" for i in instructions)
     if gathers and not reduces and length < MIN_GATHERED_ROW:
         return True
@@ -88,20 +91,11 @@ def suits_columns(planning: LoopPlanning, space: IterationSpace) -> bool:
     return any(joins_columns(i) and i.shape.dimensions[-1] == length for i in instructions)
 
 
-def _reductions(planning: LoopPlanning, space: IterationSpace) -> list[tuple[HloInstruction, Index]]:
-    return [item for accesses in planning.accesses(space) for item in accesses.reductions]
-
-
-def _uses(planning: LoopPlanning, space: IterationSpace, loop: int) -> bool:
-    """Whether the index of a reduction depends on a loop."""
-    return any(e.uses_dim(loop) for _, index in _reductions(planning, space) for e in index)
-
-
 def _reduces_many(planning: LoopPlanning, space: IterationSpace) -> bool:
     """Whether an element takes as many others as a row has that is no longer short."""
     sizes = [
         math.prod(planning.table.size(e.position) for e in range_symbols(planning.analysis, instruction))
-        for instruction, _ in _reductions(planning, space)
+        for instruction, _ in reductions_of(planning, space)
     ]
     return max(sizes) >= MIN_CHEAP_LENGTH
 

@@ -52,7 +52,7 @@ def reads_blocks(planning: LoopPlanning, space: IterationSpace, row: int | None 
     """Whether reductions are of short rows that lie behind each other along a loop, the innermost one by default: where
     its lanes are rows, they are turned to columns in registers (see xjit.emitters.access.row_block).
     """
-    target, found = planning.context.target, _reductions(planning, space)
+    target, found = planning.context.target, reductions_of(planning, space)
     if not target.has_vector_arithmetic or target.scalar_loops or not found:
         return False
     row = space.loops[-1] if row is None else row
@@ -73,7 +73,7 @@ def _reads_block(planning: LoopPlanning, instruction: HloInstruction, index: Ind
 
 def row_group_part(planning: LoopPlanning, space: IterationSpace) -> Part | None:
     """Plans the loops over groups of rows and their reductions; None where they are not all of the same rows."""
-    columns = 0 if _uses(planning, space, space.loops[-1]) else 1
+    columns = 0 if reductions_use(planning, space, space.loops[-1]) else 1
     space = merge_outer(space, 1 + columns)
     row = space.loops[-1 - columns]
     loops = [Loop(p, Role.SERIAL, ()) for p in space.loops]
@@ -118,19 +118,20 @@ def _needed(planning: LoopPlanning, reduction: Reduction) -> Sequence[tuple[HloI
     return planning.analysis.reduced_accesses(instruction, reduction.index).reductions
 
 
-def _reductions(planning: LoopPlanning, space: IterationSpace) -> Sequence[tuple[HloInstruction, Index]]:
+def reductions_of(planning: LoopPlanning, space: IterationSpace) -> Sequence[tuple[HloInstruction, Index]]:
+    """The reductions that an element of a space needs, with their indices."""
     return [item for accesses in planning.accesses(space) for item in accesses.reductions]
 
 
 def _searches(planning: LoopPlanning, space: IterationSpace) -> bool:
     """Whether each reduction searches for an index, which takes long for rows that lie across lanes."""
-    found = _reductions(planning, space)
+    found = reductions_of(planning, space)
     return bool(found) and all(i.opcode == "reduce" and selects_index(i) for i, _ in found)
 
 
-def _uses(planning: LoopPlanning, space: IterationSpace, loop: int) -> bool:
+def reductions_use(planning: LoopPlanning, space: IterationSpace, loop: int) -> bool:
     """Whether the index of a reduction depends on a loop."""
-    return any(e.uses_dim(loop) for _, index in _reductions(planning, space) for e in index)
+    return any(e.uses_dim(loop) for _, index in reductions_of(planning, space) for e in index)
 
 
 def _row_loop(planning: LoopPlanning, space: IterationSpace) -> int | None:
@@ -138,9 +139,9 @@ def _row_loop(planning: LoopPlanning, space: IterationSpace) -> int | None:
     target = planning.context.target
     if not target.has_vector_arithmetic or target.scalar_loops or not space.loops:
         return None
-    if _uses(planning, space, space.loops[-1]):
+    if reductions_use(planning, space, space.loops[-1]):
         return space.loops[-1]
-    if len(space.loops) > 1 and _uses(planning, space, space.loops[-2]):
+    if len(space.loops) > 1 and reductions_use(planning, space, space.loops[-2]):
         return space.loops[-2]
     return None
 
@@ -148,7 +149,7 @@ def _row_loop(planning: LoopPlanning, space: IterationSpace) -> int | None:
 def _lanes(planning: LoopPlanning, space: IterationSpace) -> int:
     """Lanes that the reductions of a space have, those of wide types; 0 if rows are too long for groups."""
     found: set[int] = set()
-    for instruction, index in _reductions(planning, space):
+    for instruction, index in reductions_of(planning, space):
         if instruction.opcode != "reduce":
             return 0
         ranges = range_symbols(planning.analysis, instruction)
