@@ -134,6 +134,30 @@ def equalized(pixels: Any) -> Any:
     return (running[pixels] / running[-1] * 255).astype(jnp.uint8)
 
 
+def ranks(links: Any) -> Any:
+    """Twenty steps of power iteration with damping, as in PageRank: the scaled matrix is the same in every step."""
+    links = jnp.abs(links) / jnp.abs(links).sum(0)
+    start = jnp.full(len(links), 1 / len(links), links.dtype)
+    return lax.fori_loop(0, 20, lambda _, v: 0.85 * links @ v + 0.15 / len(links), start)
+
+
+def least_squares(a: Any, b: Any) -> Any:
+    """Thirty steps of gradient descent on normal equations, which are written out in the loop."""
+    rate = 0.5 / len(b)
+    return lax.fori_loop(0, 30, lambda _, x: x - rate * (a.T @ a @ x - a.T @ b), jnp.zeros_like(a[0]))
+
+
+def interpolant(points: Any, values: Any) -> Any:
+    """Thirty steps of Richardson's method for a system whose matrix a function of distances gives."""
+    rate = 0.5 / len(values)
+
+    def step(_: Any, x: Any) -> Any:
+        distances = ((points[:, None] - points[None]) ** 2).sum(-1)
+        return x + rate * (values - jnp.exp(-distances) @ x)
+
+    return lax.fori_loop(0, 30, step, values)
+
+
 def markov(states: int, steps: int) -> Arguments:
     """Transitions between states, and emissions of each step."""
     return several(normal(states, states), normal(steps, states))
@@ -152,6 +176,9 @@ METHOD_FAMILIES = (
     Family("viterbi", path, lambda n: markov(32, n), STEPS),
     Family("option prices", prices, lambda n: several(normal(n), normal(n), normal(n)), POINTS),
     Family("logistic regression", newton, lambda n: several(normal(n, 20), normal(n)), POINTS),
+    Family("page ranks", ranks, lambda n: normal(n, n), ((64,), (300,), (1000,))),
+    Family("normal equations in steps", least_squares, lambda n: several(normal(n, 64), normal(n)), POINTS),
+    Family("interpolant", interpolant, lambda n: several(normal(n, 4), normal(n)), ((64,), (300,), (1000,))),
     Family("equalized histogram", equalized, lambda n: indices(n, 256), ((4096,), (1 << 16,), (1 << 20,))),
 )
 """Rows of the benchmark by family and size."""

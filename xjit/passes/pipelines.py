@@ -62,6 +62,7 @@ from xjit.passes.gpu.vector_dot_rewriter import VectorDotRewriter
 from xjit.passes.layout.layout_assignment import LayoutAssignment, ReshapeToBitcast
 from xjit.passes.loops.while_loop_constant_sinking import WhileLoopConstantSinking
 from xjit.passes.loops.while_loop_dot_hoisting import WhileLoopDotHoisting
+from xjit.passes.loops.while_loop_invariant_code_motion import WhileLoopInvariantCodeMotion
 from xjit.passes.loops.while_loop_simplifier import WhileLoopSimplifier
 from xjit.passes.loops.while_loop_transpose_sinking import WhileLoopTransposeSinking
 from xjit.passes.loops.while_loop_trip_count_annotator import WhileLoopTripCountAnnotator
@@ -313,6 +314,7 @@ def simplification(options: PipelineOptions, residuals: Sequence[HloModulePass] 
                 WhileLoopDotHoisting(),  # of slices that lie as they are multiplied: transposes have moved
                 WhileLoopUnroller(),  # when bounds are constants and bodies small; what it leaves is simplified again
                 *residuals,  # of loops that stay
+                WhileLoopInvariantCodeMotion(only_gains=True),
             ]
         ),
         WhileLoopTripCountAnnotator(),  # nothing after this changes how often a loop runs

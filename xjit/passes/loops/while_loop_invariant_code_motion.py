@@ -15,6 +15,7 @@ from xjit.passes.analysis.while_loop_analysis import initial_value
 from xjit.passes.calls_and_control.ownership import own_computations
 from xjit.passes.framework import analyses
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies
+from xjit.passes.loops.hoisting_gain import hoisting_gains
 from xjit.passes.loops.loop_state import invariant_elements, loops_to_change, resize
 
 DISABLED = "_xla_disable_loop_instr_hoisting"
@@ -40,7 +41,8 @@ class WhileLoopInvariantCodeMotion(HloModulePass):
     Their values become new, invariant elements of the state. What only moves elements (MOVEMENT) and constants go
     along where something that was hoisted needs them, and alone with `hoist_reshapes` (reshapes) and `hoist_constants`.
     `hoist_other=False` leaves all else inside. An instruction other than a constant stays whose result is larger than
-    `hoist_size_inflation_ratio` times its operands. Side effects, collectives, calls and random numbers stay, and all
+    `hoist_size_inflation_ratio` times its operands; with `only_gains` also what is computed in less time than it is
+    read, as masks are (`hoisting_gain.py`). Side effects, collectives, calls and random numbers stay, and all
     of loops of one trip at most, without an invariant array (but for constants), or with domains, shardings by hand or
     moves to another memory in them.
     """
@@ -50,28 +52,29 @@ class WhileLoopInvariantCodeMotion(HloModulePass):
     hoist_reshapes: bool = False
     hoist_other: bool = True
     hoist_size_inflation_ratio: float = math.inf
+    only_gains: bool = False
 
     def run_impl(self, module: HloModule, execution_threads: Collection[str]) -> bool:
         """Hoists out of inner loops first; True if something was."""
         changed = False
         for loop in loops_to_change(module, execution_threads):
-            if DISABLED in loop.frontend_attributes or not self._hoisted(loop) or _runs_once(loop):
+            if DISABLED in loop.frontend_attributes or not self._hoisted(loop)[0] or _runs_once(loop):
                 continue
             own_computations(loop)
-            hoisted = self._hoisted(loop)
-            _hoist(loop, hoisted, [i for i in hoisted if self._is_worth_hoisting(i)])
+            hoisted, carried = self._hoisted(loop)
+            _hoist(loop, hoisted, carried)
             changed = True
         return changed
 
-    def _hoisted(self, loop: HloInstruction) -> list[HloInstruction]:
-        """Returns what is to be hoisted, in post order: what is worth it, and what that reads."""
+    def _hoisted(self, loop: HloInstruction) -> tuple[list[HloInstruction], list[HloInstruction]]:
+        """Returns what is to be hoisted, in post order: what is worth it, and what that reads; and what is worth it."""
         body = loop.while_body
         assert loop.module is not None
         effects = analyses.get(SideEffects, loop.module)
         elements = loop.shape.tuple_shapes
         state, invariant = body.parameter_instructions[0], {i for i in invariant_elements(loop) if elements[i].is_array}
         if not (invariant or self.hoist_constants) or any(map(_is_barrier, body.instructions)):
-            return []
+            return [], []
         known: set[HloInstruction] = set()
         candidates: list[HloInstruction] = []
         for instruction in body.make_instruction_post_order():
@@ -81,12 +84,14 @@ class WhileLoopInvariantCodeMotion(HloModulePass):
             elif known.issuperset(instruction.operands) and self._may_hoist(instruction, effects):
                 known.add(instruction)
                 candidates.append(instruction)
-        worth = [i for i in candidates if i.user_count and self._is_worth_hoisting(i)][:MAX_ADDED_ELEMENTS]
-        needed = set(worth)
+        gains = hoisting_gains(candidates) if self.only_gains else {i for i in candidates if _computes_array(i)}
+        worth = [i for i in candidates if i.user_count and self._is_worth_hoisting(i, i in gains)]
+        needed = set(worth[:MAX_ADDED_ELEMENTS])
         for instruction in reversed(candidates):
             if instruction in needed:
                 needed.update(instruction.operands)
-        return [i for i in candidates if i in needed]
+        hoisted = [i for i in candidates if i in needed]
+        return hoisted, [i for i in hoisted if self._is_worth_hoisting(i, i in gains)]
 
     def _may_hoist(self, instruction: HloInstruction, effects: SideEffects) -> bool:
         if instruction.opcode == "get-tuple-element":
@@ -104,12 +109,16 @@ class WhileLoopInvariantCodeMotion(HloModulePass):
             return True
         return _bytes_of(instruction) <= ratio * sum(map(_bytes_of, instruction.operands))
 
-    def _is_worth_hoisting(self, instruction: HloInstruction) -> bool:
+    def _is_worth_hoisting(self, instruction: HloInstruction, gains: bool) -> bool:
         if instruction.opcode == "constant":
             return self.hoist_constants
         if instruction.opcode == "reshape":
             return self.hoist_reshapes
-        return self.hoist_other and instruction.shape.is_array and instruction.opcode not in MOVEMENT
+        return self.hoist_other and gains
+
+
+def _computes_array(instruction: HloInstruction) -> bool:
+    return instruction.shape.is_array and instruction.opcode not in MOVEMENT
 
 
 def _bytes_of(instruction: HloInstruction) -> int:
