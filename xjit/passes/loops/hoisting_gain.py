@@ -30,12 +30,12 @@ def hoisting_gains(invariant: Sequence[HloInstruction]) -> set[HloInstruction]:
     costs: dict[HloInstruction, float] = {}  # operations for each element, since those
     for instruction in invariant:
         inside = [o for o in instruction.operands if o in inputs and o not in gains]
-        inputs[instruction] = frozenset(o for o in instruction.operands if o not in inside)
-        inputs[instruction] = inputs[instruction].union(*(inputs[o] for o in inside))
+        outside = frozenset(instruction.operands).difference(inside)
+        inputs[instruction] = outside.union(*(inputs[o] for o in inside))
         costs[instruction] = _cost(instruction) + max((costs[o] for o in inside), default=0)
-        read = elements[instruction]
-        if instruction.shape.is_array and read * MAX_UNREAD >= instruction.shape.num_elements:
-            if _gains(instruction, inputs[instruction], costs[instruction]):
+        if instruction.shape.is_array and elements[instruction] * MAX_UNREAD >= instruction.shape.num_elements:
+            read = sum(i.shape.byte_size for i in inputs[instruction])
+            if _gains(instruction, read, costs[instruction]):
                 gains.add(instruction)
     return gains
 
@@ -67,11 +67,11 @@ def _cost(instruction: HloInstruction) -> float:
     return math.inf
 
 
-def _gains(instruction: HloInstruction, inputs: frozenset[HloInstruction], cost: float) -> bool:
-    """`inputs`: what would be read in each trip; `cost`: operations for each element."""
-    if not _cost(instruction) and instruction.opcode not in (*_PARTS, "get-tuple-element"):
+def _gains(instruction: HloInstruction, bytes_read: int, cost: float) -> bool:
+    """`bytes_read`: what each trip would read; `cost`: operations for each element."""
+    own_cost = _cost(instruction)
+    if not own_cost and instruction.opcode not in (*_PARTS, "get-tuple-element"):
         return False
     if cost * instruction.shape.num_elements < MIN_OPERATIONS:
         return False
-    read = sum(i.shape.byte_size for i in inputs)
-    return cost >= EXPENSIVE_COST or (_cost(instruction) > 0 and instruction.shape.byte_size <= MAX_INFLATION * read)
+    return cost >= EXPENSIVE_COST or (own_cost > 0 and instruction.shape.byte_size <= MAX_INFLATION * bytes_read)
