@@ -23,6 +23,7 @@ from xjit.emitters.loops.iteration_space import (
     sort_loops,
 )
 from xjit.emitters.loops.variables import VariableTable, factor_of
+from xjit.emitters.planners.cpu.equal_pieces import work_by_pieces
 from xjit.emitters.planners.cpu.nests import MIN_PARALLEL_UNITS, drop_single_trips, element_nest, merge_outer
 from xjit.emitters.planners.cpu.planning import LoopPlanning, LoopWork, PlanContext
 from xjit.emitters.planners.cpu.regions import regions
@@ -60,7 +61,7 @@ SpacePlanner = Callable[[LoopPlanning, IterationSpace], list[Part]]
 
 def plan_loop(context: PlanContext, view: KernelView) -> Schedule:
     """Plans the loops over a view whose results all have the dimensions of the first."""
-    return plan_work(context, view, LoopWork.of(view))
+    return plan_work(context, view, work_by_pieces(context, view))
 
 
 def plan_loops(context: PlanContext, view: KernelView) -> list[Schedule]:

@@ -27,7 +27,8 @@ class LoopWork:
     """What loops over the elements of `shape` are to store: every value of each root, to result buffers in order.
 
     `results` are their numbers. `offsets` (none: zeros) are added to an index to say where its elements go. Where the
-    roots are `scalar`, all elements have the one value.
+    roots are `scalar`, all elements have the one value. With the element of an index those are stored that are `steps`
+    from it.
     """
 
     roots: tuple[HloInstruction, ...]
@@ -35,11 +36,16 @@ class LoopWork:
     results: tuple[int, ...]
     offsets: Index = ()
     scalar: bool = False
+    steps: tuple[Index, ...] = ()
 
     @staticmethod
     def of(view: KernelView) -> LoopWork:
         """All results of a view, which must have the same dimensions."""
         return LoopWork(view.roots, view.result_shapes[0], tuple(range(len(view.result_shapes))))
+
+    def together(self, index: Index) -> list[Index]:
+        """Returns the indices of what is stored with the element of an index, its own first."""
+        return [index, *(_sum(index, step) for step in self.steps)]
 
     def element_index(self, index: Index) -> Index:
         """Returns which element of the roots is stored for an index."""
@@ -47,16 +53,20 @@ class LoopWork:
 
     def place(self, index: Index) -> Index:
         """Returns where in the results the element for an index is stored."""
-        return tuple(e + o for e, o in zip(index, self.offsets, strict=True)) if self.offsets else index
+        return _sum(index, self.offsets) if self.offsets else index
 
     def stores(self, index: Index) -> tuple[Store, ...]:
         """Returns what is stored for an index of `shape`."""
-        place = self.place(index)
         outputs = [(root.name, n) for root in self.roots for n, _ in enumerate(root.shape.leaves())]
         return tuple(
-            Store(result, place, name, self.element_index(index), output)
+            Store(result, self.place(each), name, self.element_index(each), output)
+            for each in self.together(index)
             for result, (name, output) in zip(self.results, outputs, strict=True)
         )
+
+
+def _sum(index: Index, step: Index) -> Index:
+    return tuple(e + s for e, s in zip(index, step, strict=True))
 
 
 class LoopPlanning:
@@ -82,11 +92,12 @@ class LoopPlanning:
         self.analysis.stands_for(variable, value)
 
     def accesses(self, space: IterationSpace) -> list[Accesses]:
-        """Returns what each root reads for one element."""
+        """Returns what each root reads for one element, and for those that are stored with it."""
         found = self._collected.get(space.index)
         if found is None:
-            index = self.work.element_index(space.index)
-            found = self._collected[space.index] = [self.analysis.collect(root, index) for root in self.work.roots]
+            indices = [self.work.element_index(index) for index in self.work.together(space.index)]
+            found = [self.analysis.collect(root, index) for index in indices for root in self.work.roots]
+            self._collected[space.index] = found
         return found
 
     def expressions(self, space: IterationSpace) -> list[AffineExpr]:

@@ -48,8 +48,10 @@ def _boxes(planning: LoopPlanning) -> list[Box]:
     if len(work.roots) != 1 or work.offsets or work.scalar:
         return [{}]
     boxes: list[Box] = [{}]
-    if root.opcode == "concatenate" and not (_has_short_pieces(root) if blocks else _is_in_a_vector(planning, root)):
+    if root.opcode == "concatenate" and not (_has_short_pieces(root) if blocks else is_in_a_vector(planning, root)):
         boxes = list(_operands(root))
+        if work.steps:  # the others are stored with the first one
+            del boxes[1:]
     elif root.opcode == "pad" and not blocks and root.shape.num_elements >= MIN_PADDED_ELEMENTS:
         boxes = list(_padding(planning, root))
     elif (windows := _padded_windows(planning)) is not None:
@@ -164,7 +166,7 @@ def _has_short_pieces(concatenate: HloInstruction) -> bool:
     return is_along and any(operand.shape.dimensions[axis] * width < SECTOR_BYTES for operand in concatenate.operands)
 
 
-def _is_in_a_vector(planning: LoopPlanning, concatenate: HloInstruction) -> bool:
+def is_in_a_vector(planning: LoopPlanning, concatenate: HloInstruction) -> bool:
     """Whether a loop over the elements of one operand would write a few here and there (`_is_in_vectors`)."""
     axis = concatenate.attributes_as(at.ConcatenateAttributes).dimension
     if joins_columns(concatenate):
