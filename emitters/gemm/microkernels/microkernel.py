@@ -83,9 +83,24 @@ class _Microkernel:
         self.builder = define(module, name, KERNEL_PARAMS, linkage="")
 
     def emit(self) -> Function:
-        """Emits the kernel."""
+        """Emits the kernel: twice, where few columns leave half of a vector empty."""
+        lanes, half = self.builder.function.args[-1], self.width // 2
+        if self._may_be_narrow():
+            with self.builder.when(self.builder.icmp_signed("<=", lanes, self.builder.i64(half))):
+                self._emit_columns(half)
+        self._emit_columns(self.width)
+        return self.builder.function
+
+    def _may_be_narrow(self) -> bool:
+        """Whether half a register may do for all columns: many CPUs split an operation of 512 bits in two."""
+        halves = self.target.vector_bits >= 512 and self.width * self.compute.bits == self.target.vector_bits
+        return self.partial and self.vectors == 1 and self.types.unit is Unit.FMA and halves
+
+    def _emit_columns(self, width: int) -> None:
+        """Emits all of the work in vectors of `width` elements, and the return."""
         builder = self.builder
         record, b, b_stride, c, lanes = builder.function.args
+        self.width, self.type = width, vector(self.compute, width)
         masked = self.partial and has_native_masks(self.target, self.compute)
         self.mask = lane_mask(builder, lanes, self.width) if masked else None
         self.c_rows = self._c_rows(record, c)
@@ -98,7 +113,6 @@ class _Microkernel:
             with builder.when(builder.icmp_signed("==", lanes, builder.i64(self.width))):
                 self._finish(record, sums, None)
         self._finish(record, sums, self.mask)
-        return builder.function
 
     def _finish(self, record: Value, sums: list[Value], mask: Value | None) -> None:
         """Writes the sums, or adds them to what is there, and returns; `mask`: of the last vector (None: all lanes)."""
