@@ -31,6 +31,13 @@ def network(x: Any, first: Any, second: Any) -> Any:
     return jnp.tanh(x @ first) @ second
 
 
+def standardized(x: Any, y: Any) -> Any:
+    """Joined rows, less their means and over their deviations."""
+    rows = jnp.concatenate([x, 2 * y], -1)
+    distance = rows - rows.mean(-1, keepdims=True)
+    return distance * jax.lax.rsqrt((distance**2).mean(-1, keepdims=True) + 1e-5)
+
+
 ODD_SIZE_FAMILIES = (
     Family("rotated points", lambda x, r: x @ r, product, POINTS),
     Family("rotated and bounded", lambda x, r: jax.nn.relu(x @ r + 1), product, POINTS),
@@ -51,6 +58,12 @@ ODD_SIZE_FAMILIES = (
         ((2000, 6), (20_000, 12), (100_000, 10)),
     ),
     Family("softmax of columns", lambda x: jax.nn.softmax(x.T / 3).T, normal, ((300, 20), (1000, 33), (400, 300))),
+    Family(
+        "standardized joined rows",
+        standardized,
+        lambda n, a, b: several(normal(n, a), normal(n, b)),
+        ((1000, 33, 33), (4000, 100, 28), (500, 1000, 1000)),
+    ),
     Family("square roots as powers", lambda x: jnp.abs(x) ** 0.5 + x**0.5, normal, VECTORS),
     Family("fractions", lambda x: x % 1, normal, VECTORS),
     Family("first above", lambda x: jnp.argmax(x > 3), normal, VECTORS),

@@ -312,9 +312,9 @@ class FusedIrEmitter:
 
         def piece(number: int, bounds: Interval, inner: Guard) -> Element:
             place = apply_map(self.nest.table, self.maps.of(instruction)[number][0], index)
-            if in_lanes:  # lanes of other pieces read something, so that what is read is regular
-                within = self.nest.simplify(place[axis] % (bounds.upper - bounds.lower + 1))
-                place = (*place[:axis], within, *place[axis + 1 :])
+            within = self.nest.simplify(place[axis] % (bounds.upper - bounds.lower + 1)) if in_lanes else None
+            if within is not None and self.nest.lane_pattern(within) is not None:
+                place = (*place[:axis], within, *place[axis + 1 :])  # lanes of other pieces read something, too
             return self.element(instruction.operand(number), place, inner)
 
         def choose(at_piece: int, inner: Guard) -> Element:

@@ -116,6 +116,7 @@ class Accesses:
     reductions: list[tuple[HloInstruction, Index]] = field(default_factory=list)  # of any kind, users first
     row_reductions: list[tuple[HloInstruction, Index]] = field(default_factory=list)  # those along rows
     conditional: bool = False  # whether some of it is needed only under conditions
+    sure: set[tuple[HloInstruction, Index]] = field(default_factory=set)  # reductions that are needed without any
     loads: dict[HloInstruction, int] = field(default_factory=dict)  # elements read, per leaf
     reads: list[tuple[HloInstruction, Index]] = field(default_factory=list)  # which, in the order of `offsets`
     known: list[tuple[HloInstruction, Index]] = field(default_factory=list)  # what was there already
@@ -124,9 +125,21 @@ class Accesses:
 
 
 _Element = tuple[HloInstruction, Index]
+_Need = tuple[_Element, bool]
+"""What an element is computed from, and whether only under a condition."""
 
 
-def _users_first(root: _Element, needs: Mapping[_Element, Sequence[_Element]]) -> list[_Element]:
+def _surely_needed(root: _Element, needs: Mapping[_Element, Sequence[_Need]]) -> set[_Element]:
+    """Returns what an element is computed from whatever conditions hold."""
+    found, stack = {root}, [root]
+    while stack:
+        more = [needed for needed, conditional in needs.get(stack.pop(), ()) if not conditional and needed not in found]
+        found.update(more)
+        stack += more
+    return found
+
+
+def _users_first(root: _Element, needs: Mapping[_Element, Sequence[_Need]]) -> list[_Element]:
     """Returns everything that an element needs, each before all that it needs itself."""
     ended: list[_Element] = []
     seen: set[_Element] = set()
@@ -138,7 +151,7 @@ def _users_first(root: _Element, needs: Mapping[_Element, Sequence[_Element]]) -
         elif item not in seen:
             seen.add(item)
             stack.append((item, True))
-            stack += [(needed, False) for needed in reversed(needs.get(item, ()))]
+            stack += [(needed, False) for needed, _ in reversed(needs.get(item, ()))]
     return ended[::-1]
 
 
@@ -212,7 +225,7 @@ class AccessAnalysis:
         """
         result = Accesses()
         seen: set[_Element] = set()
-        needs: dict[_Element, list[_Element]] = {}
+        needs: dict[_Element, list[_Need]] = {}
         stack: list[_Element] = [(root, index)]
         while stack:
             item = stack.pop()
@@ -229,44 +242,48 @@ class AccessAnalysis:
                 result.reads.append(item)
                 result.loads[instruction] = result.loads.get(instruction, 0) + 1
                 continue
-            size = len(stack)
-            self._visit(instruction, place, stack, result)
-            needs[item] = stack[size:]
+            needs[item] = self._visit(instruction, place, result)
+            stack += [needed for needed, _ in needs[item]]
+        if result.reductions:
+            surely = _surely_needed((root, index), needs) if result.conditional else seen
+            result.sure.update(surely.intersection(result.reductions))
         if len(result.reductions) > 1:
             order = {item: n for n, item in enumerate(_users_first((root, index), needs))}
             result.reductions.sort(key=order.__getitem__)
             result.row_reductions.sort(key=order.__getitem__)
         return result
 
-    def _visit(
-        self, instruction: HloInstruction, index: Index, stack: list[tuple[HloInstruction, Index]], result: Accesses
-    ) -> None:
+    def _visit(self, instruction: HloInstruction, index: Index, result: Accesses) -> list[_Need]:
+        """Adds what an element is to the accesses, and returns what it needs."""
         result.operations += 1
         mask = self._variables(instruction, index)
         result.evaluations[mask] = result.evaluations.get(mask, 0) + 1
         if instruction.opcode == "iota":
             result.others.append(index[instruction.attributes_as(at.IotaAttributes).iota_dimension])
         if instruction.opcode in ("get-tuple-element", "tuple"):
-            stack.extend((operand, index) for operand in instruction.operands)
-            return
+            return [((operand, index), False) for operand in instruction.operands]
+        needs: list[_Need] = []
         shape = instruction.shape.tuple_shapes[0] if instruction.shape.is_tuple else instruction.shape
         for number, maps in self._numbered_maps(instruction, index):
             for operand in maps:
-                result.conditional |= operand.has_conditions or operand.indexing.is_unknown
+                conditional = operand.has_conditions or operand.indexing.is_unknown
+                result.conditional |= conditional
                 if operand.indexing.is_unknown:
                     continue
                 symbols = self.range_variables(instruction, operand.indexing)
                 if operand.indexing.rt_vars:
                     symbols = [*symbols, *self.runtime_variables(operand.indexing, index)]
-                stack.append((instruction.operand(number), apply_map(self.table, operand, index, symbols)))
+                place = apply_map(self.table, operand, index, symbols)
+                needs.append(((instruction.operand(number), place), conditional))
                 result.others += [e for e, _ in map_conditions(operand, shape.dimensions, index, symbols)]
                 for variable in operand.indexing.rt_vars:
                     assert isinstance(variable.source, HloInstruction)
-                    stack.append((variable.source, substitute_all(variable.map.results, index)))
+                    needs.append(((variable.source, substitute_all(variable.map.results, index)), conditional))
         if instruction.opcode in WALKS:
             result.reductions.append((instruction, index))
         if instruction.opcode == "reduce" and self._is_row(instruction, index):
             result.row_reductions.append((instruction, index))
+        return needs
 
     def _variables(self, instruction: HloInstruction, index: Index) -> int:
         """Returns the bit set of the variables for whose values the instruction does something of its own."""

@@ -84,11 +84,11 @@ class _Microkernel:
 
     def emit(self) -> Function:
         """Emits the kernel: twice, where few columns leave half of a vector empty."""
-        lanes, half = self.builder.function.args[-1], self.width // 2
+        lanes, width = self.builder.function.args[-1], self.width
         if self._may_be_narrow():
-            with self.builder.when(self.builder.icmp_signed("<=", lanes, self.builder.i64(half))):
-                self._emit_columns(half)
-        self._emit_columns(self.width)
+            with self.builder.when(self.builder.icmp_signed("<=", lanes, self.builder.i64(width // 2))):
+                self._emit_columns(width // 2)
+        self._emit_columns(width)
         return self.builder.function
 
     def _may_be_narrow(self) -> bool:

@@ -108,26 +108,28 @@ def reductions_by_level(
     outermost: list[_Planned] = []
     for accesses in planning.accesses(space):
         for instruction, index in accesses.reductions:
-            found = planned.get((instruction, index))
+            found, where_needed = planned.get((instruction, index)), (instruction, index) not in accesses.sure
             if found is not None:
-                found.where_needed &= accesses.conditional
+                found.where_needed &= where_needed
                 if found in outermost:  # what needs it was found later: it comes first
                     outermost.append(outermost.pop(outermost.index(found)))
                 continue
             variables = {p for e in index for p in e.dims}
             unknown = [p for p in variables if p not in depths and p not in owners]
-            if accesses.conditional and unknown:
+            if where_needed and unknown:
                 continue
             if not all(_read_at_run_time(planning, p, depths, vector, levels) for p in unknown):
                 continue
             depth = max((depths[p] for p in variables if p in depths), default=0)
             owner = next((owners[p] for p in reversed(owners) if p in variables), None)
+            if owner is not None and where_needed and not owner.where_needed:
+                continue
             vectorised = depth >= vector
             if owner is not None:
                 lanes = owner.reduction.lanes
                 vectorised |= owner.vectorised or (lanes is not None and lanes.variable in variables)
             reduction = plan(instruction, index, vectorised)
-            item = _Planned(instruction, reduction, depth, vectorised, accesses.conditional)
+            item = _Planned(instruction, reduction, depth, vectorised, where_needed)
             planned[instruction, index] = item
             (outermost if owner is None else owner.inner).append(item)
             if reduction.combination is not Combination.SELECT:  # which has variables of its own

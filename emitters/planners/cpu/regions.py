@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeAlias
 
 from xjit.affine import dim
+from xjit.emitters.access.access_analysis import WALKS
 from xjit.emitters.loops.iteration_space import MAX_COLUMNS, MAX_PERIOD, IterationSpace, period_of
 from xjit.emitters.planners.cpu.planning import LoopPlanning
 from xjit.emitters.planners.cpu.row_columns import MIN_ELEMENTS, joins_columns
@@ -56,9 +57,14 @@ def _boxes(planning: LoopPlanning) -> list[Box]:
         boxes = list(_padding(planning, root))
     elif (windows := _padded_windows(planning)) is not None:
         boxes = list(_window_padding(planning, windows))
-    elif not blocks and has_pieces_inside(planning.view.instruction):
+    elif not blocks and not _reduces(planning) and has_pieces_inside(planning.view.instruction):
         boxes = _between_edges(root)
     return [box for box in boxes if all(size for _, size in box.values())]
+
+
+def _reduces(planning: LoopPlanning) -> bool:
+    """Whether there are reductions, each of which every box would do again."""
+    return any(i.opcode in WALKS for i in planning.view.instructions())
 
 
 def _between_edges(root: HloInstruction) -> list[Box]:
