@@ -64,6 +64,18 @@ ODD_SIZE_FAMILIES = (
         lambda n, a, b: several(normal(n, a), normal(n, b)),
         ((1000, 33, 33), (4000, 100, 28), (500, 1000, 1000)),
     ),
+    Family(
+        "sums of three along rows",
+        lambda x: jax.lax.reduce_window(x, 0.0, jax.lax.add, (1, 3), (1, 1), "SAME"),
+        normal,
+        ((1000, 33), (20_000, 17), (5000, 100)),
+    ),
+    Family(
+        "running sums of padded rows",
+        lambda x: jnp.cumsum(jnp.pad(x, ((0, 1), (0, 0), (0, 0))), 2),
+        normal,
+        ((6, 200, 10), (6, 3000, 10), (6, 800, 100)),
+    ),
     Family("square roots as powers", lambda x: jnp.abs(x) ** 0.5 + x**0.5, normal, VECTORS),
     Family("fractions", lambda x: x % 1, normal, VECTORS),
     Family("first above", lambda x: jnp.argmax(x > 3), normal, VECTORS),

@@ -66,7 +66,9 @@ SHORT_ROW_FAMILIES = (
         lambda n, m: several(normal(n, 3), indices(m, n), indices(m, n)),
         ((500, 1000), (5000, 20_000), (20_000, 60_000)),
     ),
-    Family("cross products", jnp.cross, lambda n: several(normal(n, 3), normal(n, 3)), ((5000,), (20_000,), (200_000,))),
+    Family(
+        "cross products", jnp.cross, lambda n: several(normal(n, 3), normal(n, 3)), ((5000,), (20_000,), (200_000,))
+    ),
     Family("matrices of quaternions", rotation, lambda n: normal(n, 4), ((500,), (5000,), (50_000,))),
     Family("channels turned around", lambda x: x[..., jnp.array([2, 1, 0])], pictures, ((4, 100, 3), (8, 224, 3))),
     Family("pooled pictures", pooled, pictures, PICTURES),

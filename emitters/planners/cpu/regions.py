@@ -22,6 +22,7 @@ from xjit.passes.analysis.fusion_cost import MAX_BOXES, edges_of_pieces, has_pie
 
 MAX_PIECES = 32
 MAX_STACKED = 8
+MAX_MASKED_VECTORS = 8
 MIN_PADDED_ELEMENTS = 1 << 14  # for fewer, loops around what is padded are not worth their compilation
 
 Box: TypeAlias = Mapping[int, tuple[int, int]]
@@ -122,7 +123,7 @@ def _padding(planning: LoopPlanning, pad: HloInstruction) -> Iterator[Box]:
         end = max(begin, min(size, low + span))
         if (begin, end) == (0, size) or (step > 1 and not (low >= 0 and low + span <= size)):
             continue
-        if _is_in_vectors(planning, pad.shape, axis):
+        if _is_in_vectors(planning, pad.shape, axis) or (step == 1 and _is_short_row(planning, pad.shape, axis)):
             continue
         yield {**operand, axis: (0, begin)}
         yield {**operand, axis: (end, size - end)}
@@ -153,7 +154,7 @@ def _window_padding(planning: LoopPlanning, windows: HloInstruction) -> Iterator
         end = min(size, last // window.stride + 1)
         if window.base_dilation != 1 or (begin, end) == (0, size) or begin >= end:
             continue
-        if _is_in_vectors(planning, planning.work.shape, axis):
+        if _is_in_vectors(planning, planning.work.shape, axis) or _is_short_row(planning, planning.work.shape, axis):
             continue
         yield {**inside, axis: (0, begin)}
         yield {**inside, axis: (end, size - end)}
@@ -186,3 +187,12 @@ def _is_in_vectors(planning: LoopPlanning, shape: Shape, axis: int) -> bool:
     inner = shape.minor_to_major[: shape.minor_to_major.index(axis) + 1]
     row, lanes = math.prod(shape.dimensions[d] for d in inner), planning.lanes
     return row <= lanes and period_of(row, lanes) <= MAX_PERIOD
+
+
+def _is_short_row(planning: LoopPlanning, shape: Shape, axis: int) -> bool:
+    """Whether an axis is a row of a few vectors, whose ends are lanes under a mask: a loop for them alone would go
+    through memory once more.
+    """
+    has_masks = planning.context.target.has_masked_ops and shape.element_type.byte_width >= 4
+    is_row = shape.minor_to_major[0] == axis and shape.dimensions[axis] <= MAX_MASKED_VECTORS * planning.lanes
+    return has_masks and is_row

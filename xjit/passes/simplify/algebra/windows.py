@@ -13,6 +13,7 @@ from xjit.hlo.attributes import PaddingDimension, Window, WindowDimension
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.ops import build
 from xjit.ops.evaluation.interpreter import Interpreter
+from xjit.ops.prefix_scan import prefix_dimension
 from xjit.passes.framework import match as m
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
@@ -106,7 +107,12 @@ def _of_converted_pad(match: Match, into: Expansion) -> HloInstruction | None:
 
 
 def _padded_window(root: HloInstruction, pad: HloInstruction) -> Window | None:
-    """Returns the window with the edges of a pad as padding and what it puts between elements as base dilation."""
+    """Returns the window with the edges of a pad as padding and what it puts between elements as base dilation.
+
+    None for prefix sums and the like: those are linear in the length of a line only while they are nothing else.
+    """
+    if prefix_dimension(root) is not None:
+        return None
     dimensions: list[WindowDimension] = []
     for d, p in zip(_window(root), padding_of(pad), strict=True):
         low, high = d.padding_low + p.edge_padding_low, d.padding_high + p.edge_padding_high
