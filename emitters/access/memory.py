@@ -263,9 +263,12 @@ class MemoryAccess:
             place = builder.gep(kind, address, const_int(I64, run.start))
             part = builder.load(vector(kind, len(run)), place, align=kind.bits // 8)
             own = range(first, first + len(run))
-            moved = builder.shuffle_vector(part, None, [n - first if n in own else -1 for n in range(width)])
-            result = builder.shuffle_vector(result, moved, [width + n if n in own else n for n in range(width)])
             first += len(run)
+            if len(run) == 1:
+                result = builder.insert_element(result, part, own.start)
+                continue
+            moved = builder.shuffle_vector(part, None, [n - own.start if n in own else -1 for n in range(width)])
+            result = builder.shuffle_vector(result, moved, [width + n if n in own else n for n in range(width)])
         return result
 
     def _gather(

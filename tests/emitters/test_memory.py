@@ -140,6 +140,13 @@ def test_strides_choose_the_load(index: str, source: str, expected: set[str]) ->
     assert instructions(Copy(index, parse_shape(source), columns=16).check()) == expected | {"vector store"}
 
 
+@pytest.mark.parametrize("first", [1, 2, 4, 7])
+def test_runs_of_any_length_are_loaded_at_a_time(first: int) -> None:
+    """Lanes lie in two places, which are far from each other; the first or the second may have one of them."""
+    copy = Copy(f"(d1+{7 - first}) floordiv 7,(d1+{7 - first}) mod 7", parse_shape("f32[3,100]"), columns=8)
+    assert instructions(copy.check()) <= {"vector load", "part load", "scalar load", "shuffle", "vector store"}
+
+
 def test_tails_are_masked() -> None:
     """What a mask makes safe is masked; of a window, only what lies between the elements wanted is read. Stores are of
     parts of vectors, if elements are large enough."""
