@@ -213,6 +213,18 @@ def test_guarded_elements_are_not_read() -> None:
     Copy("d0-1,d1", parse_shape("f32[1,20]"), guard=(("d0", 1, 1),)).check()
 
 
+@pytest.mark.parametrize(("width", "branches"), [(16, True), (32, False)])
+def test_many_lanes_are_gathered_without_a_branch_for_each(width: int, branches: bool) -> None:
+    """Of types that no instruction gathers: those that are not wanted read element 0."""
+    copy = Copy("d1-3,d0", parse_shape("s16[64,11]"), columns=64, guard=(("d0 + d1", 5, 40),))
+    emitted = copy.emit(width)
+    source, out = random_elements(np.random.default_rng(0), copy.source), np.zeros((3, 64), np.int16)
+    emitted.run(source, out)
+    np.testing.assert_array_equal(out, copy.expected(source))
+    masks = re.findall(r"call <\d+ x i16> @llvm\.masked\.gather.*<\d+ x i1> (\S+)", emitted.text)
+    assert masks and all((mask != "splat") is branches for mask in masks)
+
+
 def test_conditions_that_always_or_never_hold() -> None:
     """What the bounds decide costs nothing."""
 
