@@ -150,7 +150,9 @@ def test_kept_layouts_of_parameters_are_those_of_copies() -> None:
         f"{header}\nENTRY e {{ x = f32[4,8]{{0,1}} parameter(0) ROOT b = f32[8,4] bitcast(x) }}",
         f"{header}\nENTRY e {{ x = f32[4,8] parameter(0) c = f32[4,8]{{0,1}} copy(x) ROOT b = f32[8,4] bitcast(c) }}",
     )
-    text = f"{header}\nENTRY e {{ x = f32[4,8]{{0,1}} parameter(0) ROOT t = f32[8,4] transpose(x), dimensions={{1,0}} }}"
+    text = (
+        f"{header}\nENTRY e {{ x = f32[4,8]{{0,1}} parameter(0) ROOT t = f32[8,4] transpose(x), dimensions={{1,0}} }}"
+    )
     x = np.arange(32, dtype=np.float32).reshape(4, 8)
     executable = xjit.compile(text, options=xjit.CompileOptions(keep_intermediate_layouts=True))
     np.testing.assert_array_equal(executable(x), x.T)
