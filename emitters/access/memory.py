@@ -35,6 +35,8 @@ SECOND_LEVEL = 2  # the locality of a prefetch that leaves the first-level cache
 MAX_WINDOW = 4  # vectors that a load of unevenly spaced elements may span
 MIN_RUN = 4
 """Elements, on average, of what is loaded at a time where lanes lie in several places."""
+MAX_BRANCHES = 16
+"""Lanes that LLVM may load one by one under conditions of their own: with hundreds in a function it takes minutes."""
 MIN_EXACT_BITS = 32
 """Smaller elements are stored by masks: parts of vectors would be many, and no loop reads them where it writes them."""
 
@@ -263,9 +265,12 @@ class MemoryAccess:
             place = builder.gep(kind, address, const_int(I64, run.start))
             part = builder.load(vector(kind, len(run)), place, align=kind.bits // 8)
             own = range(first, first + len(run))
-            moved = builder.shuffle_vector(part, None, [n - first if n in own else -1 for n in range(width)])
-            result = builder.shuffle_vector(result, moved, [width + n if n in own else n for n in range(width)])
             first += len(run)
+            if len(run) == 1:
+                result = builder.insert_element(result, part, own.start)
+                continue
+            moved = builder.shuffle_vector(part, None, [n - own.start if n in own else -1 for n in range(width)])
+            result = builder.shuffle_vector(result, moved, [width + n if n in own else n for n in range(width)])
         return result
 
     def _gather(
@@ -278,7 +283,11 @@ class MemoryAccess:
         builder: IRBuilder,
     ) -> Value:
         addresses = self._lane_addresses(pointer, kind, offset, builder)
-        wide = vector(kind, lanes.width)
+        wide, target = vector(kind, lanes.width), self.nest.target
+        in_one = target.has_masked_ops and kind.bits >= 32
+        if mask is not None and not in_one and target.has_vector_arithmetic and lanes.width > MAX_BRANCHES:
+            addresses = builder.select(mask, addresses, builder.splat(pointer, lanes.width))  # element 0 exists
+            mask = None
         return builder.masked_gather(wide, addresses, kind.bits // 8, mask)
 
     def _load_complex(

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from xjit.emitters.entry.slice_pointers import SlicePointers
 from xjit.emitters.planners.inline import is_number
+from xjit.hlo.ir.post_order import extend_post_order
 from xjit.hlo.types.primitive_type import PrimitiveType
 from xjit.hlo.types.shape import Shape
 from xjit.llvm.builder import IRBuilder
@@ -49,7 +50,7 @@ class LoopNumber:
 def loop_numbers(loop: WhileThunk, sequences: Mapping[str, ThunkSequence]) -> dict[BufferSlice, LoopNumber]:
     """Returns the numbers that need not be read from memory in a loop whose condition and body are code in place."""
     condition, body = sequences[loop.condition].thunks, sequences[loop.body].thunks
-    types = _types((*condition, *body))
+    types = _types((*condition, *body), sequences)
     accesses = [*_accesses(condition, sequences, types), _Access(loop.predicate, PrimitiveType.PRED)]
     in_condition = len(accesses)
     accesses += _accesses(body, sequences, types)
@@ -72,19 +73,42 @@ def loop_numbers(loop: WhileThunk, sequences: Mapping[str, ThunkSequence]) -> di
     return numbers
 
 
-def _types(thunks: Sequence[Thunk]) -> dict[BufferSlice, PrimitiveType]:
-    """Returns the types of the numbers that code in line reads and writes, and of what they are copied to."""
-    inline = [thunk for thunk in thunks if isinstance(thunk, InlineThunk)]
-    known = {
-        place.slice: element_type
-        for thunk in inline
-        for place in (*thunk.operands, *thunk.results)
-        if (element_type := _number_type(place.shape)) is not None
-    }
+def _types(thunks: Sequence[Thunk], sequences: Mapping[str, ThunkSequence]) -> dict[BufferSlice, PrimitiveType]:
+    """Returns the types of the places that hold numbers of one type only, whoever reads or writes them.
+
+    A place may hold one thing after another. A copy moves what its source holds then: both have one type, or none.
+    """
+    found: dict[BufferSlice, set[PrimitiveType | None]] = {}
+    copies: dict[BufferSlice, list[BufferSlice]] = {}
+    for thunk in _all_thunks(thunks, sequences):
+        match thunk:
+            case InlineThunk() | KernelThunk():
+                for place in (*thunk.operands, *thunk.results):
+                    found.setdefault(place.slice, set()).add(_number_type(place.shape))
+            case CopyThunk():
+                copies.setdefault(thunk.source, []).append(thunk.destination)
+                copies.setdefault(thunk.destination, []).append(thunk.source)
+            case _:
+                pass
+    types: dict[BufferSlice, PrimitiveType] = {}
+    seen: set[BufferSlice] = set()
+    for place in {**found, **copies}:
+        group: list[BufferSlice] = []
+        if place not in seen:
+            extend_post_order(group, seen, place, lambda p: copies.get(p, ()))
+        kinds = {kind for member in group for kind in found.get(member, ())}
+        kind = kinds.pop() if len(kinds) == 1 else None
+        if kind is not None:
+            types.update(dict.fromkeys(group, kind))
+    return types
+
+
+def _all_thunks(thunks: Sequence[Thunk], sequences: Mapping[str, ThunkSequence]) -> Iterator[Thunk]:
+    """Yields thunks, and those of the sequences that they run."""
     for thunk in thunks:
-        if isinstance(thunk, CopyThunk) and not thunk.may_be_one and thunk.source in known:
-            known.setdefault(thunk.destination, known[thunk.source])
-    return known
+        yield thunk
+        for name in called_sequences(thunk):
+            yield from _all_thunks(sequences[name].thunks, sequences)
 
 
 @dataclass(frozen=True, slots=True)

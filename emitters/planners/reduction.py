@@ -134,7 +134,9 @@ def _lanes_of_row(size: int, most: int) -> int:
 
 def selects_index(instruction: HloInstruction) -> bool:
     """Whether a reduce along one dimension searches for the largest or smallest element, and its index."""
-    if instruction.operand_count != 4 or len(instruction.attributes_as(at.DimensionsAttributes).dimensions) != 1:
+    if instruction.opcode != "reduce" or instruction.operand_count != 4:
+        return False
+    if len(instruction.attributes_as(at.DimensionsAttributes).dimensions) != 1:
         return False
     return selected_extremum(instruction.to_apply) is not None and _is_ascending(instruction.operand(1))
 

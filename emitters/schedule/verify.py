@@ -135,9 +135,7 @@ class _Verifier:
             case Rescale():
                 self._rescale(statement)
             case Barrier():
-                for loop in self._loops:
-                    if loop.role not in MAY_MEET_IN and not self._is_done_by_all(loop):
-                        raise self._error("barrier", f"stands in the {loop.role.value} loop of d{loop.variable}")
+                self._barrier()
             case Store(result, place, name, index):
                 self._uses(f"out{result}[...] = %{name}", (*place, *index))
             case Bind():
@@ -172,6 +170,11 @@ class _Verifier:
                 self._row_of(f"normalize %{name}", row, name, total)
             case _:
                 pass
+
+    def _barrier(self) -> None:
+        for loop in self._loops:
+            if loop.role not in MAY_MEET_IN and not self._is_done_by_all(loop):
+                raise self._error("barrier", f"stands in the {loop.role.value} loop of d{loop.variable}")
 
     def _reduce_rows(self, statement: ReduceRows) -> None:
         reduction, variable = statement.reduction, statement.variable

@@ -140,6 +140,13 @@ def test_strides_choose_the_load(index: str, source: str, expected: set[str]) ->
     assert instructions(Copy(index, parse_shape(source), columns=16).check()) == expected | {"vector store"}
 
 
+@pytest.mark.parametrize("first", [1, 2, 4, 7])
+def test_runs_of_any_length_are_loaded_at_a_time(first: int) -> None:
+    """Lanes lie in two places, which are far from each other; the first or the second may have one of them."""
+    copy = Copy(f"(d1+{7 - first}) floordiv 7,(d1+{7 - first}) mod 7", parse_shape("f32[3,100]"), columns=8)
+    assert instructions(copy.check()) <= {"vector load", "part load", "scalar load", "shuffle", "vector store"}
+
+
 def test_tails_are_masked() -> None:
     """What a mask makes safe is masked; of a window, only what lies between the elements wanted is read. Stores are of
     parts of vectors, if elements are large enough."""
@@ -204,6 +211,18 @@ def test_guarded_elements_are_not_read() -> None:
     text = Copy("d0,d1-4", parse_shape("f32[3,8]"), guard=(("d1", 4, 11),)).check()
     assert "masked load" in instructions(text) and "vector load" not in instructions(text)
     Copy("d0-1,d1", parse_shape("f32[1,20]"), guard=(("d0", 1, 1),)).check()
+
+
+@pytest.mark.parametrize(("width", "branches"), [(16, True), (32, False)])
+def test_many_lanes_are_gathered_without_a_branch_for_each(width: int, branches: bool) -> None:
+    """Of types that no instruction gathers: those that are not wanted read element 0."""
+    copy = Copy("d1-3,d0", parse_shape("s16[64,11]"), columns=64, guard=(("d0 + d1", 5, 40),))
+    emitted = copy.emit(width)
+    source, out = random_elements(np.random.default_rng(0), copy.source), np.zeros((3, 64), np.int16)
+    emitted.run(source, out)
+    np.testing.assert_array_equal(out, copy.expected(source))
+    masks = re.findall(r"call <\d+ x i16> @llvm\.masked\.gather.*<\d+ x i1> (\S+)", emitted.text)
+    assert masks and all((mask != "splat") is branches for mask in masks)
 
 
 def test_conditions_that_always_or_never_hold() -> None:

@@ -242,3 +242,23 @@ def test_lanes_search_side_by_side() -> None:
 
 def vectors(text: str) -> str:
     return xjit.compile(text).as_text("llvm")
+
+
+@pytest.mark.parametrize("window", ["size=17 stride=3 pad=3_-2", "size=4", "size=9 rhs_dilate=2 pad=8_8"])
+def test_windows_of_two_arrays(window: str) -> None:
+    """Their reducer does not search for an extremum and its index, though it has as many operands."""
+    count = {"size=17 stride=3 pad=3_-2": 1, "size=4": 14, "size=9 rhs_dilate=2 pad=8_8": 17}[window]
+    check(f"""HloModule m
+f {{ a = s64[] parameter(0)
+  b = s32[] parameter(1)
+  c = s64[] parameter(2)
+  d = s32[] parameter(3)
+  larger = s64[] maximum(a, c)
+  smaller = s32[] minimum(d, b)
+  ROOT t = (s64[], s32[]) tuple(larger, smaller) }}
+ENTRY e {{
+  x = s64[17] parameter(0)
+  y = s32[17] parameter(1)
+  i = s64[] constant(2)
+  j = s32[] constant(3)
+  ROOT w = (s64[{count}], s32[{count}]) reduce-window(x, y, i, j), window={{{window}}}, to_apply=f }}""")

@@ -177,3 +177,24 @@ def test_long_code_stays_a_kernel(length: int) -> None:
     fused = "\n".join(("f { x0 = f32[] parameter(0)", *lines[:-1], f"ROOT {lines[-1]} }}"))
     entry = "ENTRY e { x = f32[] parameter(0)  ROOT y = f32[] fusion(x), kind=kLoop, calls=f }"
     assert is_scalar_code(view(f"{fused}\n{entry}")) == (length <= MAX_OPERATIONS)
+
+
+@pytest.mark.parametrize("kind", ["s8", "f8e5m2", "s4"])
+@pytest.mark.parametrize("opcode", ["copy", "negate"])
+def test_places_that_hold_numbers_of_several_types_stay_in_memory(kind: str, opcode: str) -> None:
+    """The byte of the loop's predicate is a number of another type afterwards, which is copied from there."""
+    text = loop(
+        f"{kind}[1];{kind}[1];s32[5]",
+        f"""m = {kind}[1] {opcode}(s1)  g = {kind}[5] gather(s2, s3), offset_dims={{}}, collapsed_slice_dims={{0}}, start_index_map={{0}},
+          index_vector_dim=1, slice_sizes={{1}}
+        n1 = {kind}[1] scatter(m, s3, g), update_window_dims={{}}, inserted_window_dims={{0}},
+          scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=larger
+        n2 = {kind}[1] copy(s1)  n3 = s32[5] copy(s3)""",
+        "x, y, a",
+        f"x = {kind}[1] parameter(0) y = {kind}[1] parameter(1) a = s32[5] parameter(2)",
+        trips=3,
+    )
+    larger = f"larger {{ l = {kind}[] parameter(0)  r = {kind}[] parameter(1)  ROOT s = {kind}[] maximum(l, r) }}"
+    text = text.replace("    cond {", f"    {larger}\n    cond {{", 1)
+    dtype = parse_hlo(text).entry_computation.parameter_instructions[0].shape.dtype
+    check(text, np.array([5]).astype(dtype), np.array([6]).astype(dtype), np.zeros(5, np.int32))

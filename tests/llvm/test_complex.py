@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import xjit
 from tests.llvm.test_elementwise import run
 from xjit.hlo.types.primitive_type import PrimitiveType as P
 
@@ -84,9 +85,9 @@ def test_arithmetic(kind):
 
 
 SPECIAL = {
-    "sqrt": [(complex(-4.0, 0.0), 2j), (complex(-4.0, -0.0), -2j), (complex(-np.inf, 1), complex(0, np.inf)), (0j, 0j)],
+    "sqrt": [(complex(-4.0, 0.0), 2j), (complex(-4.0, -0.0), 2j), (complex(-np.inf, 1), complex(0, np.inf)), (0j, 0j)],
     "log": [(complex(-1.0, 0.0), np.pi * 1j), (complex(0.0, 0.0), complex(-np.inf, 0)), (np.inf + 0j, np.inf + 0j)],
-    "exponential": [(complex(-np.inf, np.inf), 0j), (complex(0, 0), 1 + 0j), (np.inf + 0j, np.inf + 0j)],
+    "exponential": [(complex(-np.inf, np.inf), complex(np.nan, np.nan)), (complex(0, 0), 1 + 0j), (np.inf + 0j, np.inf + 0j)],
     "tanh": [(complex(np.inf, 1.0), 1 + 0j), (complex(-1000.0, 1.0), -1 + 0j), (0j, 0j), (complex(400.0, 0.5), 1 + 0j)],
     "abs": [(complex(np.inf, np.nan), np.inf), (complex(3e38, 3e38), np.inf), (complex(3, 4), 5.0)],
     "log-plus-one": [(complex(1e-20, 1e-20), complex(1e-20, 1e-20)), (complex(-1.0, 0.0), complex(-np.inf, 0))],
@@ -102,6 +103,23 @@ def test_special_values(opcode):
         np.testing.assert_allclose(
             [got.real, got.imag], [np.real(want), np.imag(want)], rtol=1e-6, err_msg=f"{opcode} of {z}"
         )
+
+
+@pytest.mark.parametrize("kind", [P.C64, P.C128], ids=lambda t: t.text)
+@pytest.mark.parametrize(
+    "opcode", ["exponential", "exponential-minus-one", "log", "log-plus-one", "logistic", "rsqrt", "sqrt"]
+)
+def test_extremes_are_those_of_the_evaluator(opcode, kind):
+    """Zeros of either sign, infinities and NaNs in either part; what is XLA's, and not always that of C99."""
+    parts = [0.0, -0.0, 0.5, 1.0, -1.0, 3.0, np.inf, -np.inf, np.nan]
+    z = np.array([complex(x, y) for x in parts for y in parts] * 8, kind.dtype)
+    text = f"HloModule m\nENTRY e {{\n  z = {kind.text}[{z.size}] parameter(0)\n"
+    with np.errstate(all="ignore"):
+        want = xjit.evaluate(f"{text}  ROOT r = {kind.text}[{z.size}] {opcode}(z)\n}}", z)
+    got = run(opcode, kind, [z])
+    rtol = 8 * float(np.finfo(kind.component.dtype).eps)
+    for part in ("real", "imag"):
+        np.testing.assert_allclose(getattr(got, part), getattr(want, part), rtol=rtol, atol=rtol)
 
 
 @pytest.mark.parametrize("kind", [P.C64, P.C128])

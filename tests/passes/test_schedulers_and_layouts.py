@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import xjit
 from tests.support import corpus
 from tests.support.passes import BufferMachine, assert_same_values, check_pass, count, leaves, random_arguments
 from xjit.hlo import HloComputation, HloInstruction, HloModule, HloVerifyError, Layout
@@ -139,6 +140,22 @@ def test_layouts_of_the_entry_are_kept() -> None:
         f"{header}\nENTRY e {{ x = f32[4,8] parameter(0) y = f32[4,8]{{0,1}} parameter(1) c = f32[4,8] copy(y) "
         "ROOT a = f32[4,8] add(x, c) }",
     )
+
+
+def test_kept_layouts_of_parameters_are_those_of_copies() -> None:
+    """A transpose is a bitcast of the layout that the text gives its operand, whatever the entry's layout is."""
+    header = "HloModule m, entry_computation_layout={(f32[4,8]{1,0})->f32[8,4]{1,0}}"
+    check_pass(
+        LayoutAssignment(keep_intermediate_layouts=True),
+        f"{header}\nENTRY e {{ x = f32[4,8]{{0,1}} parameter(0) ROOT b = f32[8,4] bitcast(x) }}",
+        f"{header}\nENTRY e {{ x = f32[4,8] parameter(0) c = f32[4,8]{{0,1}} copy(x) ROOT b = f32[8,4] bitcast(c) }}",
+    )
+    text = (
+        f"{header}\nENTRY e {{ x = f32[4,8]{{0,1}} parameter(0) ROOT t = f32[8,4] transpose(x), dimensions={{1,0}} }}"
+    )
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    executable = xjit.compile(text, options=xjit.CompileOptions(keep_intermediate_layouts=True))
+    np.testing.assert_array_equal(executable(x), x.T)
 
 
 def test_result_and_tuple_layouts() -> None:

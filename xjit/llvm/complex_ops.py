@@ -183,23 +183,14 @@ def sign(z: Complex) -> Complex:
     return Complex(nan, nan).where(is_nan, Complex(z.real / divisor, z.imag / divisor))
 
 
-def _cis_scaled(exponent: Vec, angle: Vec) -> Complex:
-    """e^exponent (cos angle + i sin angle), without early overflow; an angle of 0 gives exactly real numbers."""
-    sine, cosine = sin_cos(angle)
-    is_large = exponent > 700.0
-    size = ex.exp((exponent - 700.0).where(is_large, exponent))
-    rest = size.const(math.exp(700.0)).where(is_large, 1.0)
-    is_real = angle.eq(0.0)
-    is_zero = exponent.eq(-math.inf) & ~(angle.abs() < math.inf)  # 0 times an unknown direction
-    real = size.const(0.0).where(is_zero, size * cosine * rest)
-    imag = angle.where(is_real, size.const(0.0).where(is_zero, size * sine * rest))
-    return Complex(real, imag)
-
-
 @_in_f64
 def exp(z: Complex) -> Complex:
-    """e^z."""
-    return _cis_scaled(z.real, z.imag)
+    """e^z, without early overflow; an imaginary part of 0 gives exactly real numbers."""
+    sine, cosine = sin_cos(z.imag)
+    is_large = z.real > 700.0
+    size = ex.exp((z.real - 700.0).where(is_large, z.real))
+    rest = size.const(math.exp(700.0)).where(is_large, 1.0)
+    return Complex(size * cosine * rest, z.imag.where(z.imag.eq(0.0), size * sine * rest))
 
 
 @_in_f64
@@ -254,11 +245,12 @@ def log1p(z: Complex) -> Complex:
 
 @_in_f64
 def sqrt(z: Complex) -> Complex:
-    """The square root with a real part that is not negative."""
-    return _sqrt(z)
+    """The square root with a real part that is not negative; on the cut, -0 counts as above it, as in XLA."""
+    return _sqrt(Complex(z.real, z.imag + 0.0))
 
 
 def _sqrt(z: Complex) -> Complex:
+    """The square root as in C99: on the cut, -0 counts as below it."""
     x, y = z.real, z.imag
     larger, _ = _ordered_parts(z)
     # scaled by powers of 4, so that |x| + |z| neither overflows nor vanishes
@@ -268,7 +260,7 @@ def _sqrt(z: Complex) -> Complex:
     scaled = Complex(x * scale, y * scale)
     t = ((scaled.real.abs() + absolute(scaled)) * 0.5).sqrt()
     other = (scaled.imag.abs() * 0.5) / t
-    is_zero = larger.eq(0.0)
+    is_zero = x.eq(0.0) & y.eq(0.0)
     other = x.const(0.0).where(is_zero, other) * unscale
     t = t * unscale
     left = x.as_int() < 0

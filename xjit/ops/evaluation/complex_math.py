@@ -61,8 +61,9 @@ def exp(z: Array) -> Array:
 def expm1(z: Array) -> Array:
     """e^z - 1 without cancellation near zero."""
     x, y = z.real, z.imag
-    half = np.sin(y / 2)
-    return from_parts(np.expm1(x) * np.cos(y) - 2 * half * half, np.exp(x) * np.sin(y))
+    is_real, half = y == 0, np.sin(y / 2)
+    real = np.where(is_real, np.expm1(x), np.expm1(x) * np.cos(y) - 2 * half * half)
+    return from_parts(real, np.where(is_real, y, np.exp(x) * np.sin(y)))
 
 
 def log1p(z: Array) -> Array:
@@ -76,7 +77,7 @@ def log1p(z: Array) -> Array:
 
 def logistic(z: Array) -> Array:
     """1 / (1 + e^-z)."""
-    return 1 / (1 + exp(-z))
+    return divide(np.ones_like(z), 1 + exp(-z))
 
 
 def sqrt(z: Array) -> Array:
@@ -86,7 +87,7 @@ def sqrt(z: Array) -> Array:
 
 def rsqrt(z: Array) -> Array:
     """1 / sqrt(z); here -0 counts as below the cut."""
-    return 1 / np.sqrt(z)
+    return divide(np.ones_like(z), np.sqrt(z))
 
 
 def atan2(y: Array, x: Array) -> Array:

@@ -55,6 +55,8 @@ class LayoutAssignment(HloModulePass):
         for computation in chosen:
             if not self.keep_intermediate_layouts:
                 changed |= expand_bitcasts(computation)
+            if self.keep_intermediate_layouts and computation is entry:
+                changed |= _copy_parameters(parameters)
             order = computation.make_instruction_post_order()
             for instruction in order:
                 new = self._shape_of(instruction, parameters, kept)
@@ -140,6 +142,20 @@ class LayoutAssignment(HloModulePass):
                         instruction.replace_operand_with(i, copy_to_layout(operand, wanted))
                         changed = True
         return changed
+
+
+def _copy_parameters(wanted: Mapping[HloInstruction, Shape]) -> bool:
+    """Gives parameters the entry's layouts, and those who read them copies in the layouts that the text gives them."""
+    changed = False
+    for parameter, shape in wanted.items():
+        own, users = parameter.shape, list(parameter.users)
+        if own == shape or own != own.with_default_layouts():
+            continue
+        parameter.shape = shape
+        if users:
+            replace_users_operand(parameter, users, copy_to_layout(parameter, own))
+        changed = True
+    return changed
 
 
 _TRANSFERS = frozenset(["infeed", "outfeed"])
