@@ -57,7 +57,9 @@ def _emit_task(module: Module, name: str, block: Function) -> Function:
         is_first = builder.icmp_signed("==", builder.urem(batch, woven), builder.i64(0))
         with builder.when(builder.and_(record.flag(GEMM.woven_stride), is_first)):
             matrix = builder.select(record.flag(GEMM.swap_operands), moved[1], moved[2])
-            _fetch_woven(builder, record, builder.offset(matrix, builder.mul(place[2], record[GEMM.rhs_column])), place[3])
+            _fetch_woven(
+                builder, record, builder.offset(matrix, builder.mul(place[2], record[GEMM.rhs_column])), place[3]
+            )
         builder.call(block, (*moved, closure, parameters, batch, *place))
     builder.ret_void()
     return builder.function

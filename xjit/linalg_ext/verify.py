@@ -57,4 +57,6 @@ def _verify_numbers(op: Operation) -> None:
     for part in (*op.result_types, *arguments, *op.attributes.values()):
         number = number_out_of_range(part)
         if number is not None:
-            raise LinalgVerifyError(f"'{op.name}' op needs the number {number}, which is too large for {part}", op.location)
+            raise LinalgVerifyError(
+                f"'{op.name}' op needs the number {number}, which is too large for {part}", op.location
+            )
