@@ -43,8 +43,7 @@ def vector_sums(builder: IRBuilder, vectors: Sequence[Value]) -> Value:
         lanes = found[0].type.width * min(len(found), 2)
         lower = [lane for lane in range(lanes) if lane // group % 2 == 0]
         upper = [lane + group for lane in lower]
-        halves = [[builder.shuffle_vector(a, b, mask) for mask in (lower, upper)] for a, b in pairs]
-        found = [builder.fadd(*each) for each in halves]
+        found = [builder.fadd(builder.shuffle_vector(*v, lower), builder.shuffle_vector(*v, upper)) for v in pairs]
     return found[0]
 
 
