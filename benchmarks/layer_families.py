@@ -123,6 +123,23 @@ def shared_attention(q: Any, k: Any, v: Any) -> Any:
     return jnp.einsum("ghqk,gkd->ghqd", jax.nn.softmax(scores, -1), v).reshape(q.shape)
 
 
+def attention_of_one_query(q: Any, keys: Any, values: Any, key: Any, value: Any, place: Any) -> Any:
+    """A cache of keys and values [length, heads, width] is updated at a place, and read up to there."""
+    keys = jax.lax.dynamic_update_slice(keys, key, (place, 0, 0))
+    values = jax.lax.dynamic_update_slice(values, value, (place, 0, 0))
+    length, heads, width = keys.shape
+    scores = jnp.einsum("hgd,khd->hgk", q.reshape(heads, -1, width), keys) / np.sqrt(width)
+    weights = jax.nn.softmax(jnp.where(jnp.arange(length) <= place, scores, -1e30), -1)
+    return jnp.einsum("hgk,khd->hgd", weights, values).reshape(q.shape)
+
+
+def one_query(length: int, heads: int, shared_by: int) -> Arguments:
+    """Its arguments, 64 wide; heads of keys are each shared by some heads of queries. The cache is all but full."""
+    cache, row = normal(length, heads, 64), normal(1, heads, 64)
+    arrays = several(normal(heads * shared_by, 64), cache, cache, row, row)
+    return several(arrays, lambda rng: (np.int32(length - 2),))
+
+
 def shared_heads(length: int, width: int) -> Arguments:
     """Queries of eight heads, keys and values of two."""
     return several(normal(8, length, width), *[normal(2, length, width)] * 2)
@@ -252,6 +269,7 @@ LAYER_FAMILIES = (
     Family("gradient of causal attention", summed(causal_attention), heads, ((128, 64), (512, 64))),
     Family("shared attention", shared_attention, shared_heads, ((128, 64), (512, 64))),
     Family("gradient of shared attention", summed(shared_attention, 1), shared_heads, ((128, 64), (512, 64))),
+    Family("attention of one query", attention_of_one_query, one_query, ((1024, 8, 1), (4096, 4, 4), (65536, 4, 4))),
     Family(
         "gradient of bias of attention",
         summed(biased_attention, 3),

@@ -114,3 +114,23 @@ def test_the_least_number_of_64_bits(expression: str) -> None:
     text = f'"a.b"() {{m = affine_map<(d0) -> ({expression})>}} : () -> ()'
     printed = print_module(parse_module(text))
     assert expression in printed and print_module(parse_module(printed)) == printed
+
+
+def test_products_of_sizes_beyond_64_bits() -> None:
+    """A pass that multiplies sizes cannot make a type that no text can say."""
+    text = """
+func.func @f(%x: tensor<4611686018427387904x4xf32>) -> tensor<4611686018427387904x4xf32> {
+  %y = linalg.abs ins(%x : tensor<4611686018427387904x4xf32>) outs(%x : tensor<4611686018427387904x4xf32>)
+    -> tensor<4611686018427387904x4xf32>
+  return %y : tensor<4611686018427387904x4xf32>
+}"""
+    assert "needs the number 18446744073709551616" in _run(text, ["linalg-generalization-ext", "linalg-collapse-loops"])
+    assert not _run(text, ["linalg-generalization-ext", "canonicalize"])
+
+
+@pytest.mark.parametrize("type", ["tensor<{}xf32>", "memref<2x{}xf32>", "vector<{}xf32>", "tensor<2xvector<[{}]xf32>>"])
+def test_sizes_of_64_bits(type: str) -> None:
+    text = f'%0 = "a.b"() : () -> {type}'
+    parse_module(text.format((1 << 63) - 1))
+    for size in (1 << 63, 10**30):
+        assert "the size is too large" in _run(text.format(size), [])

@@ -41,6 +41,20 @@ def test_img2col(layout: str, strides: tuple[int, int]) -> None:
     assert count(after, "linalg.generic") == 2
 
 
+@pytest.mark.parametrize(
+    ("image", "window", "result"),
+    [("2x9x8x0", "2x3x0x5", "2x8x6x5"), ("2x9x8x3", "2x0x3x5", "2x8x9x5"), ("2x1x8x3", "2x3x3x5", "2x0x6x5")],
+    ids=["no channels", "no window", "no places"],
+)
+def test_img2col_of_nothing(image: str, window: str, result: str) -> None:
+    a, b, c = (f"tensor<{sizes}xf32>" for sizes in (image, window, result))
+    text = f"""func.func @main(%a: {a}, %b: {b}, %c: {c}) -> {c} {{
+      %0 = linalg.conv_2d_nhwc_hwcf ins(%a, %b : {a}, {b}) outs(%c : {c}) -> {c}
+      return %0 : {c}
+    }}"""
+    check_transformation(text, lambda m: convert_conv2d_to_img2col(named(m, "linalg.conv_2d_nhwc_hwcf")[0]))
+
+
 def test_img2col_extends_elements() -> None:
     text = convolution("nhwc_hwcf", (1, 1), ("i8", "i8", "i32"))
     before, after = linalg_ext.parse(text), linalg_ext.parse(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xjit.linalg_ext.dialects.registry import definition_of, has_trait
 from xjit.linalg_ext.ir.errors import LinalgVerifyError
 from xjit.linalg_ext.ir.operation import Block, Operation, Value
+from xjit.linalg_ext.ir.ranges import number_out_of_range
 from xjit.linalg_ext.structured import as_structured, verify_structured
 
 __all__ = ["verify"]
@@ -35,6 +36,7 @@ def _verify_operation(op: Operation, visible: set[Value]) -> None:
     for value in op.operands:
         if value not in visible:
             raise LinalgVerifyError(f"operand of '{op.name}' op is not defined before it is used", op.location)
+    _verify_numbers(op)
     definition = definition_of(op.name)
     if definition is not None:
         definition.verify(op)
@@ -47,3 +49,14 @@ def _verify_operation(op: Operation, visible: set[Value]) -> None:
     for region in op.regions:
         for block in region.blocks:
             _verify_block(block, set() if isolated else visible, len(region.blocks) > 1)
+
+
+def _verify_numbers(op: Operation) -> None:
+    """Passes multiply sizes: no product is larger than what a text can say."""
+    arguments = (a.type for region in op.regions for block in region.blocks for a in block.arguments)
+    for part in (*op.result_types, *arguments, *op.attributes.values()):
+        number = number_out_of_range(part)
+        if number is not None:
+            raise LinalgVerifyError(
+                f"'{op.name}' op needs the number {number}, which is too large for {part}", op.location
+            )

@@ -14,6 +14,7 @@ from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.reducing_collective_expander import ReducingCollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
 from xjit.passes.cpu.profitability import (
+    FEW_DOT_ROWS,
     MIN_SPLIT_DOT_STEPS,
     SPLIT_DOT_BLOCKS,
     gains_by_channels_last,
@@ -200,7 +201,8 @@ def cpu_pipeline(options: PipelineOptions | None = None) -> list[HloModulePass]:
 
 def split_dots() -> list[HloModulePass]:
     """Cuts long sums of few results, which a CPU would share out by packing their operands again for each share."""
-    return [SplitkRewriter(SPLIT_DOT_BLOCKS, MIN_SPLIT_DOT_STEPS, extra_filter=gains_by_parts), ReshapeToBitcast()]
+    split = SplitkRewriter(SPLIT_DOT_BLOCKS, MIN_SPLIT_DOT_STEPS, FEW_DOT_ROWS, extra_filter=gains_by_parts)
+    return [split, ReshapeToBitcast()]
 
 
 def gpu_pipeline(

@@ -61,6 +61,8 @@ def plan_dot(
     row, other_rows = _pick(rows)
     column, other_columns = _pick(columns)
     loops = [*batch_dims, *other_rows, *other_columns]
+    if row.size < LONG < column.size:  # then the right operand is what takes time: it is read in the order of memory
+        loops.sort(key=lambda d: -abs(d.rhs))
     if len(loops) > MAX_BATCH_DIMENSIONS:
         return None
     k_outer, k_inner = _order_k(k_dims)

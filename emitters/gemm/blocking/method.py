@@ -21,7 +21,8 @@ from xjit.llvm.types import DOUBLE, FLOAT, I32, LLVMType
 
 MIN_PLANE_SIZE = 256  # rows and columns (`gains_by_planes`)
 MIN_PLANE_TERMS = 1024
-SKINNY_K = 128  # terms of a dot product that are worth adding up a vector at a time
+SKINNY_K = 32
+NARROW_ROWS = 4  # times as many as `MAX_ROWS`: of a product whose columns are rather its rows
 MAX_ROWS = 8
 """Rows that a vector method takes. All of a chunk of them are packed, and stay in the cache with the piece of the
 matrix at hand.
@@ -110,10 +111,13 @@ def with_unit(types: GemmTypes, target: Target, shape: GemmShape | None = None, 
 
 
 def prefers_swap(shape: GemmShape, types: GemmTypes) -> bool:
-    """Whether the transposed product, with the operands in each other's place, has one of the vector methods."""
+    """Whether the transposed product, with the operands in each other's place, has one of the vector methods, or else
+    reads a large operand along vectors where this one would multiply a few columns at a time.
+    """
     if shape.n >= shape.m or types.lhs is not types.rhs:
         return False
-    return shape.n == 1 or vector_method(transposed(shape), types) is not None
+    fills_vectors = shape.n <= MAX_ROWS <= shape.m // NARROW_ROWS and shape.lhs_row == 1 and shape.k >= SKINNY_K
+    return shape.n == 1 or fills_vectors or vector_method(transposed(shape), types) is not None
 
 
 def lies_transposed(shape: GemmShape, types: GemmTypes) -> bool:

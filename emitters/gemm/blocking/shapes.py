@@ -143,6 +143,9 @@ class GemmParameters:
     pack_lhs: int
     pack_rhs: int
     lhs_leading: int  # bytes between rows of the packed left block
+    woven: int  # batches whose matrices lie between each other, row by row, which are fetched together; 1 for none
+    woven_rows: int  # rows that are fetched, `woven_stride` apart; 0: as many as a block has columns
+    woven_stride: int
     use_scratch: int  # the result goes through a block of `compute` elements in the task's scratch
 
     def to_array(self) -> np.ndarray:

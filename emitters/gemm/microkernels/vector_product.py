@@ -16,10 +16,10 @@ from xjit.emitters.gemm.blocking.method import MAX_ROWS, Method
 from xjit.emitters.gemm.blocking.storage import has_native_masks, size_of
 from xjit.emitters.gemm.packing.conversions import lane_mask, load_as
 from xjit.llvm import Function, LLVMType, Module, Target, Value
-from xjit.llvm.reductions import vector_reduce_add
+from xjit.llvm.reductions import vector_sums
 from xjit.llvm.structured_builder import StructuredBuilder, define
 from xjit.llvm.types import I8, I64, PTR, vector
-from xjit.llvm.values import const_int, zero
+from xjit.llvm.values import const_int, poison, zero
 
 _MATRIX_ROWS = 8
 _HOISTED_FACTORS = 8  # elements of x that stay in registers along the rows of the matrix
@@ -179,12 +179,15 @@ class _VectorProduct:
                 indices = [builder.add(j, builder.i64(c)) for c in range(count)]
                 pointers = [builder.offset(matrix, builder.mul(c, column_stride)) for c in indices]
                 with self._groups():
-                    places = [builder.gep(self.compute, row, index) for index in indices for row in self.result_rows]
-                    for place, total in zip(places, self._dot_products(pointers, k)):
-                        builder.store(builder.fadd(builder.load(self.compute, place, size), total), place, size)
+                    for row, totals in zip(self.result_rows, self._dot_products(pointers, k), strict=True):
+                        place = builder.gep(self.compute, row, j)
+                        before = builder.load(totals.type, place, size)
+                        builder.store(builder.fadd(before, totals), place, size)
 
     def _dot_products(self, columns: list[Value], k: Value) -> list[Value]:
-        """The products of each column and all rows: vectors of partial sums folded by halves, then the rest of k."""
+        """The products of all columns with each row, a vector for each row: vectors of partial sums folded by halves,
+        then the rest of k.
+        """
         builder, accumulators = self.builder, self.blocking.accumulators
         step, count = self.width * accumulators, len(columns) * self.blocking.rows
         full = builder.and_(k, builder.i64(-step))
@@ -192,27 +195,46 @@ class _VectorProduct:
         with builder.loop_with(builder.i64(0), full, zeros, step, "k") as (k_index, sums, following):
             for part in range(accumulators):
                 index = builder.add(k_index, builder.i64(part * self.width))
-                following.extend(self._step(columns, index, self.width, sums[part * count : (part + 1) * count]))
+                following.extend(self._step(columns, index, sums[part * count : (part + 1) * count]))
         folded: list[Value] = list(sums[:count])
         for part in range(1, accumulators):
             folded = [builder.fadd(total, sums[part * count + c]) for c, total in enumerate(folded)]
-        totals: list[Value] = [vector_reduce_add(builder, value) for value in folded]
-        with builder.loop_with(full, k, totals, 1, "tail") as (k_index, carried, following):
-            following.extend(self._step(columns, k_index, 1, carried))
+        with builder.loop_with(full, k, self._folded(folded, len(columns)), 1, "tail") as (k_index, carried, following):
+            following.extend(self._tail_step(columns, k_index, carried))
         return list(carried)
 
-    def _step(self, columns: list[Value], index: Value, width: int, sums: Sequence[Value]) -> list[Value]:
-        """Adds the products of `width` elements of each column and of each row of x."""
-        builder, rows = self.builder, self.blocking.rows
-        type = vector(self.compute, width)
-        factors = [self._load_x(type, row, index) for row in self.x_rows]
-        result: list[Value] = []
-        for c, column in enumerate(columns):
-            pointer = builder.offset(column, builder.mul(index, builder.i64(size_of(self.matrix))))
-            value = load_as(builder, self.compute, self.matrix, pointer, width)
-            for i, factor in enumerate(factors):
-                result.append(builder.multiply_add(value, factor, sums[c * rows + i]))
-        return result
+    def _folded(self, sums: list[Value], columns: int) -> list[Value]:
+        """The sums of the lanes, which are those of all columns for each row: as many at once as a vector has lanes."""
+        parts = [vector_sums(self.builder, sums[i : i + self.width]) for i in range(0, len(sums), self.width)]
+        while len(parts) > 1 and parts[0].type.width < columns:
+            parts = [self.builder.concatenate(a, b) for a, b in zip(parts[::2], parts[1::2], strict=True)]
+        if len(sums) == columns:
+            return parts
+        starts, lanes = range(0, len(sums), columns), parts[0].type.width
+        return [self.builder.lanes(parts[i // lanes], i % lanes, columns) for i in starts]
+
+    def _tail_step(self, columns: list[Value], index: Value, totals: Sequence[Value]) -> list[Value]:
+        """Adds the products of one element of each column and of each row of x."""
+        builder = self.builder
+        offset = builder.mul(index, builder.i64(size_of(self.matrix)))
+        elements = [load_as(builder, self.compute, self.matrix, builder.offset(c, offset), 1) for c in columns]
+        values = elements[0]
+        if len(elements) > 1:
+            values = poison(vector(self.compute, len(elements)))
+            for lane, element in enumerate(elements):
+                values = builder.insert_element(values, element, lane)
+        factors = [builder.splat(x, len(elements)) for x in self._elements(index)]
+        return [builder.multiply_add(values, factor, total) for factor, total in zip(factors, totals, strict=True)]
+
+    def _step(self, columns: list[Value], index: Value, sums: Sequence[Value]) -> list[Value]:
+        """Adds the products of a vector of elements of each column and of each row of x: the columns of a row first."""
+        builder = self.builder
+        offset = builder.mul(index, builder.i64(size_of(self.matrix)))
+        places = [builder.offset(column, offset) for column in columns]
+        values = [load_as(builder, self.compute, self.matrix, place, self.width) for place in places]
+        factors = [self._load_x(self.type, row, index) for row in self.x_rows]
+        pairs = [(value, factor) for factor in factors for value in values]
+        return [builder.multiply_add(*pair, total) for pair, total in zip(pairs, sums, strict=True)]
 
     def _elements(self, index: Value) -> list[Value]:
         """Element `index` of every row of x."""

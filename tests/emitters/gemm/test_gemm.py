@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.emitters.gemm.harness import compiled_gemm, run_gemm
+from xjit.emitters.gemm.blocking import plan as blocking
 from xjit.emitters.gemm.blocking.method import GemmTypes, Method
 from xjit.emitters.gemm.blocking.plan import LHS_GROUP_ROWS, plan_gemm
 from xjit.emitters.gemm.blocking.register_tile import register_tile
@@ -197,3 +198,63 @@ def test_groups_of_packed_rows_are_whole_transposed_tiles(level: str) -> None:
     target = Target.for_features(level)
     rows = register_tile(target, GemmTypes()).rows
     assert LHS_GROUP_ROWS // rows * rows % min(8, target.vector_width(FLOAT)) == 0
+
+
+WOVEN = BatchDimension(4, 128, 64, 192)
+"""Four matrices that lie between each other, row by row of 64 elements."""
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    ("method", "shape"),
+    [
+        (Method.VECTOR_ALONG_K, GemmShape(3, 300, 64, 512, 1, 1, 256, 1200, batch=(BatchDimension(4, 128, 64, 300),))),
+        (Method.VECTOR_ALONG_K, GemmShape(300, 3, 64, 256, 1, 1, 512, 3, batch=(BatchDimension(4, 64, 128, 900),))),
+        (Method.TILES, GemmShape(3, 64, 200, 800, 1, 256, 1, 1200, batch=(WOVEN,))),
+        (Method.TILES, GemmShape(3, 64, 100, 800, 1, 256, 1, 1200, batch=(WOVEN, BatchDimension(3, 0, 25600, 4800)))),
+        (Method.VECTOR_ALONG_N, GemmShape(1, 64, 200, 800, 1, 256, 1, 1200, batch=(WOVEN,))),
+    ],
+    ids=["dot products", "swapped", "tiles", "tiles of parts", "rows"],
+)
+def test_matrices_between_each_other(
+    level: str, method: Method, shape: GemmShape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task has all of them, and reads them first as they lie in memory: not a byte beyond."""
+    monkeypatch.setattr(blocking, "MIN_WOVEN_BYTES", 0)
+    monkeypatch.setattr(blocking, "WOVEN_BYTES", 128 << 10)
+    plan = plan_gemm(shape, GemmTypes(), Target.host() if level == "host" else Target.for_features(level))
+    assert (plan.method, plan.woven, plan.woven_stride, plan.batches_per_task % 4) == (method, 4, 1024, 0)
+    assert plan.woven_rows == (0 if method is Method.VECTOR_ALONG_K else shape.k)
+    run_gemm(shape, GemmTypes(), level, fits=True)
+
+
+def test_a_small_matrix_is_not_read_before() -> None:
+    shape = GemmShape(3, 300, 64, 512, 1, 1, 256, 1200, batch=(WOVEN,))
+    assert plan_gemm(shape, GemmTypes(), Target.host()).woven_stride == 0
+
+
+def test_a_few_columns_are_rows_of_the_transposed_product() -> None:
+    """The left operand, contiguous along the rows, fills vectors then: there is one strip, so nothing is packed."""
+    shape = row_major(64, 4, 1024, transpose_lhs=True)
+    plan = plan_gemm(shape, GemmTypes(), Target.host())
+    assert (plan.method, plan.swap_operands, plan.m, plan.pack_rhs) == (Method.TILES, 1, 4, 0)
+    run_gemm(shape)
+    assert not plan_gemm(row_major(64, 12, 1024, transpose_lhs=True), GemmTypes(), Target.host()).swap_operands
+    assert not plan_gemm(row_major(64, 4, 8, transpose_lhs=True), GemmTypes(), Target.host()).swap_operands
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_dot_products_have_the_same_bits_alone_and_together(level: str, rows: int) -> None:
+    """Nine equal columns: eight in groups, one by itself, with sums that depend on their order."""
+    m, n, k = rows, 9, 2055
+    shape = row_major(m, n, k, transpose_rhs=True)
+    plan = plan_gemm(shape, GemmTypes(), Target.host() if level == "host" else Target.for_features(level))
+    assert plan.method == Method.VECTOR_ALONG_K
+    rng = np.random.default_rng(0)
+    lhs, column = rng.normal(size=(m, k)).astype(np.float32), rng.normal(size=k).astype(np.float32)
+    rhs, out, record = np.tile(column, (n, 1)), np.zeros((m, n), np.float32), plan.to_array()
+    addresses = (array.ctypes.data for array in (out, lhs, rhs))
+    compiled_gemm(level, GemmTypes())[1].call(*addresses, 0, record.ctypes.data)
+    np.testing.assert_allclose(out, lhs @ rhs.T, rtol=1e-3, atol=1e-3)
+    assert (out == out[:, :1]).all()

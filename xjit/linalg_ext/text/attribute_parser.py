@@ -28,6 +28,7 @@ from xjit.linalg_ext.ir.attributes import (
     UnitAttr,
 )
 from xjit.linalg_ext.ir.float_text import float_from_bits, round_to
+from xjit.linalg_ext.ir.ranges import MAX_SIZE, integer_range
 from xjit.linalg_ext.ir.types import (
     DialectType,
     FloatType,
@@ -141,10 +142,13 @@ class AttributeParser(Lexer):
         """Parses `4x?x`, what stands before an element type."""
         sizes: list[int | None] = []
         while (match := self.match_raw(_DIMENSION)) is not None:
-            if len(match.group(1)) > 18:
-                self.fail("the size is too large")
-            sizes.append(None if match.group(1) == "?" else int(match.group(1)))
+            sizes.append(None if match.group(1) == "?" else self._size(match.group(1)))
         return tuple(sizes)
+
+    def _size(self, digits: str) -> int:
+        if len(digits) > len(str(MAX_SIZE)) or int(digits) > MAX_SIZE:
+            self.fail("the size is too large")
+        return int(digits)
 
     def tensor_type(self) -> Type:
         self.expect("<")
@@ -183,7 +187,7 @@ class AttributeParser(Lexer):
         sizes: list[int] = []
         marks: list[bool] = []
         while (match := self.match_raw(_VECTOR_DIMENSION)) is not None:
-            sizes.append(int(match.group(1).strip("[]")[:18]))
+            sizes.append(self._size(match.group(1).strip("[]")))
             marks.append(match.group(1).startswith("["))
         element = self.type()
         self.expect(">")
@@ -269,9 +273,9 @@ class AttributeParser(Lexer):
 
     def in_range(self, value: int, kind: Type) -> int:
         """Returns an integer as its type holds it: unsigned spellings of negative numbers wrap around."""
-        width = kind.width if isinstance(kind, IntegerType) else 64
-        if not -(1 << max(width - 1, 0)) <= value < 1 << width:
+        if value not in integer_range(kind):
             self.fail(f"{value} does not fit into {kind}")
+        width = kind.width if isinstance(kind, IntegerType) else 64
         signless = not (isinstance(kind, IntegerType) and kind.signedness == "u") and width > 1
         return value - (1 << width) if signless and value >= 1 << (width - 1) else value
 

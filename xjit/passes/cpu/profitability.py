@@ -17,6 +17,8 @@ MIN_USES_OF_ELEMENTS = 64
 
 SPLIT_DOT_BLOCKS = 32
 """Blocks of results of dots that CPUs do not cut: as long sums of fewer, operands would be packed again for each."""
+FEW_DOT_ROWS = 8
+"""With so few, a dot reads its other operand once, at the speed of memory: as attention of one query reads a cache."""
 MIN_SPLIT_DOT_STEPS = 1 << 10
 MIN_SPLIT_DOT_SIDE = 8
 WIDE_DOT_SIDE = 512

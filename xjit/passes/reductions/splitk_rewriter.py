@@ -19,6 +19,8 @@ from xjit.passes.framework.expansion import Expansion
 
 TILE = 64  # rows and columns of a usual block
 MAX_PARTS = 64
+CACHE_BYTES = 512 << 10  # of a part of a matrix that is multiplied with a few rows
+MIN_SHORT_STEPS, MAX_SHORT_PARTS = 128, 512  # products of such a part, and how many there are
 
 
 @dataclass
@@ -26,13 +28,16 @@ class SplitkRewriter(OpExpander):
     """Cuts a contracted dimension into parts, until there are `wanted_blocks` blocks of results.
 
     That is the one of which most parts can be made; those that lie next to each other in both operands count as one.
-    Each part keeps at least `min_steps` products. What does not divide into equal parts is left alone.
+    Each part keeps at least `min_steps` products. What does not divide into equal parts is left alone. Of dots with at
+    most `few_rows` rows or columns, blocks or not, the larger operand is read from memory once, as fast as it goes: it
+    has parts of `CACHE_BYTES`, so that matrices which lie between each other are in the cache when their turn comes.
     """
 
     name = "splitk-rewriter"
     opcodes = frozenset({"dot"})
     wanted_blocks: int = 128
     min_steps: int = 256
+    few_rows: int = 0
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
         """Returns the sum of the parts; None for a dot that has blocks enough, or nothing to cut."""
@@ -74,12 +79,17 @@ class SplitkRewriter(OpExpander):
         sizes = [math.prod(o.shape.dimensions[d] for d in dims) for o, dims in zip(dot.operands, free)]
         batches = dot.shape.num_elements // (sizes[0] * sizes[1])
         blocks = math.prod(-(-size // TILE) for size in sizes) * batches
+        most, least, wanted = MAX_PARTS, self.min_steps, self.wanted_blocks
+        if min(sizes) <= self.few_rows:
+            of_one_product = max(operand.shape.byte_size for operand in dot.operands) // products
+            most, least = MAX_SHORT_PARTS, min(least, max(MIN_SHORT_STEPS, CACHE_BYTES // of_one_product))
+            wanted = most * blocks
         parts = 1
         while (
-            2 * parts <= MAX_PARTS
-            and 2 * parts * blocks <= self.wanted_blocks
+            2 * parts <= most
+            and 2 * parts * blocks <= wanted
             and size % (2 * parts) == 0
-            and products // (2 * parts) >= self.min_steps
+            and products // (2 * parts) >= least
         ):
             parts *= 2
         return parts

@@ -115,14 +115,16 @@ class _Img2Col:
         return create_generic(self.builder, [], [empty], [AffineMap.identity(3)], [PARALLEL] * 3, Region([block]))
 
     def _image_index(self) -> list[AffineExpr]:
-        """Returns where an element of a window lies in the images, over the three loops."""
+        """Returns where an element of a window lies in the images, over the three loops; empty ones are never run."""
         place, element = (dim(2), dim(1)) if self.features_first else (dim(1), dim(2))
-        at = {"n": dim(0), "h": place.floordiv(self.places["w"]), "w": place % self.places["w"]}
+        width = max(self.places["w"], 1)
+        at = {"n": dim(0), "h": place.floordiv(width), "w": place % width}
         below = 1
         offsets: dict[str, AffineExpr] = {}
         for name in reversed(self.inner):
-            offsets[name] = element.floordiv(below) % self.sizes[name]
-            below *= self.sizes[name]
+            size = max(self.sizes[name], 1)
+            offsets[name] = element.floordiv(below) % size
+            below *= size
         found = {"n": at["n"], "c": offsets["c"]}
         for name in "hw":
             found[name] = at[name] * self.strides[name] + offsets[name]
