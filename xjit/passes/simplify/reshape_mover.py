@@ -48,8 +48,7 @@ class ReshapeMover(HloModulePass):
         if not instruction.operand_count or instruction.opcode == "fusion" or not instruction.is_elementwise():
             return False
         if (
-            not instruction.shape.rank
-            or instruction.is_dead()
+            instruction.is_dead()
             or has_control_dependencies(instruction)
             or instruction.has_side_effect()
         ):
