@@ -18,6 +18,7 @@ from xjit.passes.collectives.all_gather_decomposer import AllGatherDecomposer
 from xjit.passes.collectives.all_gather_remove_degenerate_dims import AllGatherRemoveDegenerateDims
 from xjit.passes.collectives.all_reduce_combiner import AllReduceCombiner
 from xjit.passes.collectives.all_reduce_promotion import AllReducePromotion
+from xjit.passes.collectives.all_reduce_reassociate import AllReduceReassociate
 from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
 from xjit.passes.collectives.all_to_all_decomposer import AllToAllDecomposer
 from xjit.passes.collectives.ar_crs_combiner import ArCrsCombiner
@@ -68,6 +69,7 @@ from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.scatter_dimension_grouper import ScatterDimensionGrouper
 from xjit.passes.expand.scatter_expander import ScatterExpander
+from xjit.passes.expand.select_and_scatter_expander import SelectAndScatterExpander
 from xjit.passes.expand.spread_convolution_expander import SpreadConvolutionExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
 from xjit.passes.expand.stochastic_convert_decomposer import StochasticConvertDecomposer
@@ -148,6 +150,7 @@ from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
 from xjit.passes.schedule_and_memory.hlo_rematerialization import HloRematerialization
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
+from xjit.passes.schedule_and_memory.latency_hiding_scheduler import LatencyHidingScheduler
 from xjit.passes.schedule_and_memory.optimize_input_output_buffer_alias import OptimizeInputOutputBufferAlias
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
@@ -160,6 +163,7 @@ from xjit.passes.simplify.convert_mover import ConvertMover
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.gather_simplifier import GatherSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
+from xjit.passes.simplify.hlo_constant_splitter import HloConstantSplitter
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
@@ -182,6 +186,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     AllGatherRemoveDegenerateDims,
     AllReduceCombiner,
     AllReducePromotion,
+    AllReduceReassociate,
     AllReduceSimplifier,
     AllToAllDecomposer,
     ArCrsCombiner,
@@ -261,6 +266,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     GpuTreeReductionRewriter,
     HloCSE,
     HloConstantFolding,
+    HloConstantSplitter,
     HloDCE,
     HloDescheduler,
     HloDomainIsolator,
@@ -277,6 +283,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     HostOffloadingPrepare,
     IndexedArrayAnalysisPrinterPass,
     InstructionFusion,
+    LatencyHidingScheduler,
     LayoutAssignment,
     LayoutNormalization,
     LibraryCallExpander,
@@ -320,6 +327,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ScatterExpander,
     ScatterParallelizer,
     ScatterSimplifier,
+    SelectAndScatterExpander,
     ShardingPropagation,
     SimplifyFPConversions,
     SingleDeviceCanonicalizer,
