@@ -22,8 +22,10 @@ from xjit.passes.collectives.all_reduce_reassociate import AllReduceReassociate
 from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
 from xjit.passes.collectives.all_to_all_decomposer import AllToAllDecomposer
 from xjit.passes.collectives.ar_crs_combiner import ArCrsCombiner
+from xjit.passes.collectives.async_collective_creator import AsyncCollectiveCreator
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.collective_permute_cse import CollectivePermuteCSE
+from xjit.passes.collectives.convert_async_collectives_to_sync import ConvertAsyncCollectivesToSync
 from xjit.passes.collectives.reduce_scatter_decomposer import ReduceScatterDecomposer
 from xjit.passes.collectives.reducing_collective_expander import ReducingCollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
@@ -48,7 +50,9 @@ from xjit.passes.expand.convolution_group_converter import ConvolutionGroupConve
 from xjit.passes.expand.convolution_to_dot import ConvolutionToDot
 from xjit.passes.expand.depthwise_gradient_expander import DepthwiseGradientExpander
 from xjit.passes.expand.dot_decomposer import DotDecomposer
+from xjit.passes.expand.dot_dimension_merger import DotDimensionMerger
 from xjit.passes.expand.dot_expander import DotExpander
+from xjit.passes.expand.dot_merger import DotMerger
 from xjit.passes.expand.dot_strength_reduction import DotStrengthReduction
 from xjit.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
 from xjit.passes.expand.fft_expander import FftExpander
@@ -191,6 +195,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     AllToAllDecomposer,
     ArCrsCombiner,
     AssociativeScanRewriter,
+    AsyncCollectiveCreator,
     AttentionFusion,
     AttentionResiduals,
     BFloat16ConversionFolding,
@@ -217,6 +222,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ConstantGatherExpander,
     ControlDepRemover,
     ConvCanonicalization,
+    ConvertAsyncCollectivesToSync,
     ConvertMover,
     ConvertOperandFolding,
     Convolution4DExpander,
@@ -234,8 +240,10 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DepthwiseGradientExpander,
     Despecializer,
     DotDecomposer,
+    DotDimensionMerger,
     DotEpilogueFusion,
     DotExpander,
+    DotMerger,
     DotOperandFusion,
     DotStrengthReduction,
     DynamicDimensionSimplifier,
