@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from xjit.hlo import HloComputation, HloInstruction, PrimitiveType, Shape
 from xjit.hlo import attributes as at
@@ -25,7 +25,6 @@ class AsyncCollectiveCreator(OpExpander):
 
     name = "async-collective-creator"
     names: str = "|".join(sorted(HALVES))
-    opcodes: frozenset[str] = field(default=frozenset(), init=False)
 
     def __post_init__(self) -> None:
         self.opcodes = frozenset(self.names.split("|"))

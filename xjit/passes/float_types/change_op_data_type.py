@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from xjit.hlo import OPCODES, HloInstruction, PrimitiveType
 from xjit.hlo.diagnostics import InvalidArgument
@@ -23,7 +23,6 @@ class ChangeOpDataType(OpExpander):
     from_type: str = "f16"
     to_type: str = "f32"
     names: str = "dot|convolution"
-    opcodes: frozenset[str] = field(default=frozenset(), init=False)
 
     def __post_init__(self) -> None:
         for text in (self.from_type, self.to_type):
