@@ -31,6 +31,7 @@ NO_CASES = {
     "hlo-memory-scheduler": "a schedule is no part of the graph: test_schedulers_and_layouts.py",
     "hlo-trivial-scheduler": "likewise",
     "hlo-descheduler": "likewise",
+    "latency-hiding-scheduler": "likewise: test_latency_hiding_scheduler.py",
     "alias-passthrough-params": "aliases are no part of the graph: test_header_passes.py",
     "optimize-input-output-buffer-alias": "likewise",
     "add-original-value": "original values are no part of the graph: test_header_passes.py",

@@ -148,6 +148,10 @@ def test_pickers_change_nothing_without_a_measurement(
     ("text", "message"),
     [
         (GEMM.replace('"alpha_real":2', '"epilogue":"SILU"'), "gemm with the epilogue 'SILU'"),
+        (
+            'ENTRY e { x = f32[2,3] parameter(0) ROOT g = f32[2,3] custom-call(x, x), custom_call_target="__cublas$gemm" }',
+            r"gemm 'g' gives f32\[2,3\].*, its dimension numbers f32\[2,3,2,3\]",
+        ),
         (CONV.replace("window={size=3x3}, dim_labels=b01f_01io->b01f,\n", ""), "without window or dim_labels"),
         (
             CONV.replace("x, w)", "x, w, b)")

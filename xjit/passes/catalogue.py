@@ -17,10 +17,16 @@ from xjit.passes.calls_and_control.host_offloading_prepare import HostOffloading
 from xjit.passes.collectives.all_gather_decomposer import AllGatherDecomposer
 from xjit.passes.collectives.all_gather_remove_degenerate_dims import AllGatherRemoveDegenerateDims
 from xjit.passes.collectives.all_reduce_combiner import AllReduceCombiner
+from xjit.passes.collectives.all_reduce_promotion import AllReducePromotion
+from xjit.passes.collectives.all_reduce_reassociate import AllReduceReassociate
 from xjit.passes.collectives.all_reduce_simplifier import AllReduceSimplifier
+from xjit.passes.collectives.all_to_all_decomposer import AllToAllDecomposer
 from xjit.passes.collectives.ar_crs_combiner import ArCrsCombiner
+from xjit.passes.collectives.async_collective_creator import AsyncCollectiveCreator
 from xjit.passes.collectives.collective_expander import CollectiveExpander
 from xjit.passes.collectives.collective_permute_cse import CollectivePermuteCSE
+from xjit.passes.collectives.convert_async_collectives_to_sync import ConvertAsyncCollectivesToSync
+from xjit.passes.collectives.reduce_scatter_decomposer import ReduceScatterDecomposer
 from xjit.passes.collectives.reducing_collective_expander import ReducingCollectiveExpander
 from xjit.passes.collectives.single_device_canonicalizer import SingleDeviceCanonicalizer
 from xjit.passes.cpu.parallel_task_assigner import ParallelTaskAssigner
@@ -31,41 +37,54 @@ from xjit.passes.dynamic.dynamic_padder import DynamicPadder
 from xjit.passes.dynamic.hlo_get_dimension_size_rewriter import HloGetDimensionSizeRewriter
 from xjit.passes.expand.batch_norm_expander import BatchNormExpander
 from xjit.passes.expand.batched_gather_scatter_normalizer import BatchedGatherScatterNormalizer
+from xjit.passes.expand.bitcast_dtypes_expander import BitcastDtypesExpander
 from xjit.passes.expand.bitcast_expander import BitcastExpander
 from xjit.passes.expand.cholesky_expander import CholeskyExpander
+from xjit.passes.expand.comparison_expander import ComparisonExpander
 from xjit.passes.expand.concatenate_dimension_grouper import ConcatenateDimensionGrouper
 from xjit.passes.expand.constant_gather_expander import ConstantGatherExpander
 from xjit.passes.expand.conv_canonicalization import ConvCanonicalization
+from xjit.passes.expand.convert_operand_folding import ConvertOperandFolding
 from xjit.passes.expand.convolution_4d_expander import Convolution4DExpander
 from xjit.passes.expand.convolution_group_converter import ConvolutionGroupConverter
 from xjit.passes.expand.convolution_to_dot import ConvolutionToDot
 from xjit.passes.expand.depthwise_gradient_expander import DepthwiseGradientExpander
 from xjit.passes.expand.dot_decomposer import DotDecomposer
+from xjit.passes.expand.dot_dimension_merger import DotDimensionMerger
 from xjit.passes.expand.dot_expander import DotExpander
+from xjit.passes.expand.dot_merger import DotMerger
 from xjit.passes.expand.dot_strength_reduction import DotStrengthReduction
 from xjit.passes.expand.dynamic_index_splitter import DynamicIndexSplitter
 from xjit.passes.expand.fft_expander import FftExpander
 from xjit.passes.expand.gather_expander import GatherExpander
+from xjit.passes.expand.gemv_rewriter import GemvRewriter
 from xjit.passes.expand.logistic_expander import LogisticExpander
 from xjit.passes.expand.map_inliner import MapInliner
 from xjit.passes.expand.narrow_convolution_expander import NarrowConvolutionExpander
 from xjit.passes.expand.narrow_dot_expander import NarrowDotExpander
 from xjit.passes.expand.op_expander_pass import OpExpanderPass
+from xjit.passes.expand.operand_upcaster import OperandUpcaster, ResultCaster
+from xjit.passes.expand.optimization_barrier_expander import OptimizationBarrierExpander
 from xjit.passes.expand.planar_convolution_rewriter import PlanarConvolutionRewriter
 from xjit.passes.expand.ragged_dot_rewriter import RaggedDotRewriter
+from xjit.passes.expand.real_imag_expander import RealImagExpander
 from xjit.passes.expand.rng_bit_generator_expander import RngBitGeneratorExpander
 from xjit.passes.expand.rng_expander import RngExpander
 from xjit.passes.expand.scan_expander import ScanExpander
 from xjit.passes.expand.scatter_dimension_grouper import ScatterDimensionGrouper
 from xjit.passes.expand.scatter_expander import ScatterExpander
+from xjit.passes.expand.select_and_scatter_expander import SelectAndScatterExpander
 from xjit.passes.expand.spread_convolution_expander import SpreadConvolutionExpander
 from xjit.passes.expand.stable_sort_expander import StableSortExpander
+from xjit.passes.expand.stochastic_convert_decomposer import StochasticConvertDecomposer
 from xjit.passes.expand.triangular_solve_expander import TriangularSolveExpander
 from xjit.passes.expand.variadic_op_splitter import VariadicOpSplitter
 from xjit.passes.float_types.bfloat16_conversion_folding import BFloat16ConversionFolding
 from xjit.passes.float_types.bfloat16_propagation import BFloat16Propagation
+from xjit.passes.float_types.change_op_data_type import ChangeOpDataType
 from xjit.passes.float_types.float_normalization import BFloat16MixedPrecisionRemoval, BFloat16Normalization
 from xjit.passes.float_types.hlo_element_type_converter import HloElementTypeConverter
+from xjit.passes.float_types.simplify_fp_conversions import SimplifyFPConversions
 from xjit.passes.framework.base import HloModulePass
 from xjit.passes.framework.hlo_verifier import HloVerifier
 from xjit.passes.fusion.attention_fusion import AttentionFusion
@@ -135,6 +154,7 @@ from xjit.passes.schedule_and_memory.copy_insertion import CopyInsertion
 from xjit.passes.schedule_and_memory.hlo_descheduler import HloDescheduler
 from xjit.passes.schedule_and_memory.hlo_rematerialization import HloRematerialization
 from xjit.passes.schedule_and_memory.hlo_schedulers import HloMemoryScheduler, HloTrivialScheduler
+from xjit.passes.schedule_and_memory.latency_hiding_scheduler import LatencyHidingScheduler
 from xjit.passes.schedule_and_memory.optimize_input_output_buffer_alias import OptimizeInputOutputBufferAlias
 from xjit.passes.schedule_and_memory.root_instruction_sinker import RootInstructionSinker
 from xjit.passes.sharding.sharding_propagation import ShardingPropagation
@@ -147,6 +167,7 @@ from xjit.passes.simplify.convert_mover import ConvertMover
 from xjit.passes.simplify.dynamic_dimension_simplifier import DynamicDimensionSimplifier
 from xjit.passes.simplify.gather_simplifier import GatherSimplifier
 from xjit.passes.simplify.hlo_constant_folding import HloConstantFolding
+from xjit.passes.simplify.hlo_constant_splitter import HloConstantSplitter
 from xjit.passes.simplify.hlo_cse import HloCSE
 from xjit.passes.simplify.hlo_dce import HloDCE
 from xjit.passes.simplify.hlo_module_dce import HloModuleDCE
@@ -168,9 +189,13 @@ _ALL: tuple[type[HloModulePass], ...] = (
     AllGatherDecomposer,
     AllGatherRemoveDegenerateDims,
     AllReduceCombiner,
+    AllReducePromotion,
+    AllReduceReassociate,
     AllReduceSimplifier,
+    AllToAllDecomposer,
     ArCrsCombiner,
     AssociativeScanRewriter,
+    AsyncCollectiveCreator,
     AttentionFusion,
     AttentionResiduals,
     BFloat16ConversionFolding,
@@ -180,12 +205,15 @@ _ALL: tuple[type[HloModulePass], ...] = (
     BatchDotSimplification,
     BatchNormExpander,
     BatchedGatherScatterNormalizer,
+    BitcastDtypesExpander,
     BitcastExpander,
     BroadcastCanonicalizer,
     CallInliner,
+    ChangeOpDataType,
     CholeskyExpander,
     CollectiveExpander,
     CollectivePermuteCSE,
+    ComparisonExpander,
     ConcatenateDimensionGrouper,
     ConditionalCanonicalizer,
     ConditionalCodeMotion,
@@ -194,7 +222,9 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ConstantGatherExpander,
     ControlDepRemover,
     ConvCanonicalization,
+    ConvertAsyncCollectivesToSync,
     ConvertMover,
+    ConvertOperandFolding,
     Convolution4DExpander,
     ConvolutionGroupConverter,
     ConvolutionToDot,
@@ -210,10 +240,12 @@ _ALL: tuple[type[HloModulePass], ...] = (
     DepthwiseGradientExpander,
     Despecializer,
     DotDecomposer,
+    DotDimensionMerger,
     DotEpilogueFusion,
     DotExpander,
-    DotStrengthReduction,
+    DotMerger,
     DotOperandFusion,
+    DotStrengthReduction,
     DynamicDimensionSimplifier,
     DynamicIndexSplitter,
     DynamicPadder,
@@ -230,6 +262,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     GatherSimplifier,
     GemmAlgorithmPicker,
     GemmRewriter,
+    GemvRewriter,
     GpuConvAlgorithmPicker,
     GpuConvPaddingLegalization,
     GpuConvRewriter,
@@ -241,6 +274,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     GpuTreeReductionRewriter,
     HloCSE,
     HloConstantFolding,
+    HloConstantSplitter,
     HloDCE,
     HloDescheduler,
     HloDomainIsolator,
@@ -257,6 +291,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     HostOffloadingPrepare,
     IndexedArrayAnalysisPrinterPass,
     InstructionFusion,
+    LatencyHidingScheduler,
     LayoutAssignment,
     LayoutNormalization,
     LibraryCallExpander,
@@ -269,12 +304,16 @@ _ALL: tuple[type[HloModulePass], ...] = (
     NarrowDotExpander,
     NarrowReductionRewriter,
     OpExpanderPass,
+    OperandUpcaster,
+    OptimizationBarrierExpander,
     OptimizeInputOutputBufferAlias,
     ParallelTaskAssigner,
     PlanarConvolutionRewriter,
     RaggedDotRewriter,
+    RealImagExpander,
     RecognizeReduceWindow,
     ReduceDecomposer,
+    ReduceScatterDecomposer,
     ReduceWindowRewriter,
     ReducingCollectiveExpander,
     ReductionDegenerateDimRemover,
@@ -285,6 +324,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ReshapeDecomposer,
     ReshapeMover,
     ReshapeToBitcast,
+    ResultCaster,
     RngBitGeneratorExpander,
     RngExpander,
     RootInstructionSinker,
@@ -295,7 +335,9 @@ _ALL: tuple[type[HloModulePass], ...] = (
     ScatterExpander,
     ScatterParallelizer,
     ScatterSimplifier,
+    SelectAndScatterExpander,
     ShardingPropagation,
+    SimplifyFPConversions,
     SingleDeviceCanonicalizer,
     SliceSinker,
     SortSimplifier,
@@ -303,6 +345,7 @@ _ALL: tuple[type[HloModulePass], ...] = (
     SpmdPartitioner,
     SpreadConvolutionExpander,
     StableSortExpander,
+    StochasticConvertDecomposer,
     TopkDecomposer,
     TopkRewriter,
     TransposeFolding,

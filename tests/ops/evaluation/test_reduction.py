@@ -148,6 +148,16 @@ def test_scan(reverse: bool) -> None:
     np.testing.assert_array_equal(last, want[:, -1])
 
 
+def test_scan_of_one_result_that_is_no_tuple() -> None:
+    x, c = random_array("s32", [3, 2]), random_array("s32", [2], 1)
+    step = "f { v = s32[2] parameter(0) c = s32[2] parameter(1) ROOT r = s32[2] subtract(v, c) }"
+    text = module_of([x, c], [("s32[2]", "scan(p0, p1), dimensions={0}, num_carries=1, to_apply=f")], step)
+    np.testing.assert_array_equal(oracle.run(text, x, c)[0], x[2] - (x[1] - (x[0] - c)))
+    stacked = "f { v = s32[2] parameter(0) ROOT r = s32[2] negate(v) }"
+    text = module_of([x], [("s32[3,2]", "scan(p0), dimensions={0}, num_carries=0, to_apply=f")], stacked)
+    np.testing.assert_array_equal(oracle.run(text, x)[0], -x)
+
+
 def test_reducers_that_convert_are_not_mistaken_for_plain_sums() -> None:
     """A sum in a narrower type than its operands rounds them; one in a wider type does not."""
     narrow = """f { a = f32[] parameter(0)

@@ -12,6 +12,7 @@ VALID: list[Valid] = [
     ("fft(r), fft_type=RFFT, fft_length={8}", "c64[2,5]"),
     ("fft(ir), fft_type=IRFFT, fft_length={8}", "f32[2,8]"),
     ("fft(ir), fft_type=IRFFT, fft_length={9}", "f32[2,9]"),
+    ("fft(none), fft_type=FFT, fft_length={3,4}", "c64[2,0]"),
     ("cholesky(a), lower=true", "f64[5,5]"),
     ("triangular-solve(a, e), left_side=true, lower=true, transpose_a=NO_TRANSPOSE", "f64[5,2]"),
     ("batch-norm-training(im, bn, bn), epsilon=0.1, feature_index=3", "(f32[2,9,9,4], f32[4], f32[4])"),

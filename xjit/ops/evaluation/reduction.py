@@ -147,17 +147,20 @@ def _scan(interpreter: Interpreter, instruction: HloInstruction, operands: Seque
     axis = attributes.dimensions[0]
     split = len(operands) - attributes.num_carries
     inputs, carries = operands[:split], list(operands[split:])
-    shapes = instruction.shape.tuple_shapes
+    is_tuple = instruction.shape.is_tuple
+    shapes = instruction.shape.tuple_shapes if is_tuple else (instruction.shape,)
     outputs = [np.empty(s.dimensions, s.dtype) for s in shapes[: len(shapes) - attributes.num_carries]]
     length = (inputs or outputs)[0].shape[axis]
     steps = range(length)
     for i in reversed(steps) if attributes.is_reverse else steps:
         index = (slice(None),) * axis + (i,)
         result = interpreter.call(instruction.to_apply, *(np.asarray(x[index]) for x in inputs), *carries)
+        result = result if isinstance(result, tuple) else (result,)
         for output, item in zip(outputs, result):
             output[index] = item
         carries = list(result[len(outputs) :])
-    return (*outputs, *carries)
+    results = (*outputs, *carries)
+    return results if is_tuple else results[0]
 
 
 EVALUATORS: Mapping[str, Evaluator] = MappingProxyType({"reduce": _reduce, "map": _map, "scan": _scan})

@@ -130,7 +130,7 @@ def _scan(instruction: HloInstruction, output: int) -> list[Maps]:
     axis, carries = attrs.dimensions[0], attrs.num_carries
     inputs = instruction.operand_count - carries
     out = array_shape(instruction.shape, output)
-    stacked = not instruction.shape.is_tuple or output < len(instruction.shape.tuple_shapes) - carries
+    stacked = output < instruction.shape.leaf_count - carries
     keeps = _keeps_places(instruction)
     maps: list[Maps] = []
     for number, operand in enumerate(instruction.operands):

@@ -99,6 +99,9 @@ def plain_gemm(call: HloInstruction) -> HloComputation:
     kind = product_shape(call).element_type
     wide = PrimitiveType.F32 if kind.is_float and kind.bit_width < 32 else kind
     value = body.add(build.make_dot(operands["a"], operands["b"], dot_attributes(config), wide))
+    if not value.shape.same_dimensions(product_shape(call)):
+        what = f"gemm '{call.name}' gives {product_shape(call)}, its dimension numbers {value.shape}"
+        raise Unsupported(what, call.span)
     alpha = complex(config.get("alpha_real", 1), config.get("alpha_imag", 0))
     value = body.scaled(value, alpha if kind.is_complex else alpha.real)
     for scale in ("a_scale", "b_scale"):

@@ -28,7 +28,7 @@ EMPTY = frozenset({"parameter", "tuple", "get-tuple-element"})
 
 _CHANNELS = frozenset(name for name, op in OPCODES.items() if op.has(Trait.COLLECTIVE)) | {"send", "recv"}
 
-_CHEAP = frozenset({"broadcast", "concatenate", "dynamic-slice", "reduce", "reshape", "pad", "slice"}) | EMPTY
+_CHEAP = EMPTY | {"broadcast", "concatenate", "constant", "dynamic-slice", "reduce", "reshape", "pad", "slice"}
 """What costs less than a branch, as all elementwise opcodes do: XLA's choice."""
 
 SCHEDULING_GROUP = "_scheduling_group_id"

@@ -42,7 +42,7 @@ class AllGatherDecomposer(OpExpander):
         arrays = (*outputs, *[o.shape for o in instruction.operands])
         if not self.should_decompose(instruction) or not all(s.is_static_array for s in arrays):
             return None
-        position = _position(instruction, into)
+        position = place_in_group(instruction, into)
         parts = [self._gathered(instruction, o, s, position, into) for o, s in zip(instruction.operands, outputs)]
         return into.tuple_of(*parts) if shape.is_tuple else parts[0]
 
@@ -63,11 +63,11 @@ class AllGatherDecomposer(OpExpander):
         return into.make("bitcast-convert", joined, shape=output)
 
 
-def _position(gather: HloInstruction, into: Expansion) -> HloInstruction:
-    """This device's place in its group, u32[]."""
-    module, a = gather.module, gather.attributes_as(at.CollectiveAttributes)
+def place_in_group(collective: HloInstruction, into: Expansion) -> HloInstruction:
+    """Adds and returns this device's place in its group, u32[]."""
+    module, a = collective.module, collective.attributes_as(at.CollectiveAttributes)
     assert module is not None
-    groups, partitions = expand_groups(gather), module.config.num_partitions
+    groups, partitions = expand_groups(collective), module.config.num_partitions
     replica = into.make("replica-id")
     if a.channel_id is None:
         return _look_up(groups, replica, into)

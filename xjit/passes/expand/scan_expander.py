@@ -21,15 +21,16 @@ class ScanExpander(OpExpander):
     opcodes = frozenset({"scan"})
 
     def expand(self, instruction: HloInstruction, into: Expansion) -> HloInstruction | None:
-        """Returns the tuple of stacked outputs and last carries."""
+        """Returns the stacked outputs and last carries: a tuple, or the only one where the body gives no tuple."""
         scan = instruction.attributes_as(ScanAttributes)
-        shapes = instruction.shape.tuple_shapes
+        is_tuple = instruction.shape.is_tuple
+        shapes = instruction.shape.tuple_shapes if is_tuple else (instruction.shape,)
         split = instruction.operand_count - scan.num_carries
         outputs = [into.full(s, 0) for s in shapes[: len(shapes) - scan.num_carries]]
         inputs, carries = instruction.operands[:split], instruction.operands[split:]
         sizes = [o.shape.dimensions[scan.dimensions[0]] for o in (*inputs, *outputs)]
         if not sizes or not sizes[0]:
-            return into.tuple_of(*outputs, *carries)
+            return into.tuple_of(*outputs, *carries) if is_tuple else [*outputs, *carries][0]
         start = into.full(Shape.array(INDEX), 0)
         state = into.tuple_of(start, *inputs, *outputs, *carries)
         condition = into.embed(_condition(state.shape, sizes[0]))
@@ -37,7 +38,8 @@ class ScanExpander(OpExpander):
         loop = HloInstruction.create("while", state.shape, [state], called_computations=[condition, body])
         into.add(loop)
         first = 1 + len(inputs)
-        return into.tuple_of(*(into.element(loop, first + i) for i in range(len(outputs) + len(carries))))
+        results = [into.element(loop, first + i) for i in range(len(outputs) + len(carries))]
+        return into.tuple_of(*results) if is_tuple else results[0]
 
 
 def _condition(state: Shape, size: int) -> HloComputation:
@@ -74,7 +76,9 @@ def _body(
         slices.append(add(build.reshape(cut, [n for d, n in enumerate(dims) if d != axis])))
     callee = instruction.to_apply
     call = add(build.make("call", *slices, *carries, called=[callee], shape=callee.root_instruction.shape))
-    results = [add(HloInstruction.create_get_tuple_element(call, i)) for i in range(num_outputs + len(carries))]
+    results = [call]  # a body of one result may give it without a tuple
+    if call.shape.is_tuple:
+        results = [add(HloInstruction.create_get_tuple_element(call, i)) for i in range(num_outputs + len(carries))]
     stacked: list[HloInstruction] = []
     for x, item in zip(outputs, results[:num_outputs], strict=True):
         dims = [1 if d == axis else n for d, n in enumerate(x.shape.dimensions)]

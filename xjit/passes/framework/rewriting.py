@@ -251,3 +251,16 @@ class _Rewriter:
         name, count = self.applied.most_common(1)[0]
         message = f"rewriting of {self.computation.name} does not end: rule '{name}' was applied {count} times"
         warnings.warn(message, PassWarning, stacklevel=4)
+
+
+def takes_sharding(old: HloInstruction, new: HloInstruction) -> bool:
+    """Gives a replacement without sharding that of the old instruction; False if that would be lost.
+
+    What a parameter is given as is not changed by what reads it.
+    """
+    if old.sharding is None or old.sharding == new.sharding:
+        return True
+    if new.sharding is not None or new.opcode == "parameter":
+        return False
+    new.sharding = old.sharding
+    return True

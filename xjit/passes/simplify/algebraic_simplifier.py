@@ -11,7 +11,7 @@ from xjit.hlo import attributes as at
 from xjit.hlo.attributes.opcodes import Trait, opcodes_with
 from xjit.hlo.diagnostics import InvalidArgument
 from xjit.passes.framework.base import HloModulePass, has_control_dependencies, selected_computations
-from xjit.passes.framework.rewriting import Rewrite, Rule, Rules, apply_rules_to_all, rule_table
+from xjit.passes.framework.rewriting import Rewrite, Rule, Rules, apply_rules_to_all, rule_table, takes_sharding
 from xjit.passes.simplify.algebra.ranges import RANGE_RULES
 from xjit.passes.simplify.algebra.rule import AlgebraRule, Exactness
 from xjit.passes.simplify.algebra.table import ALGEBRA
@@ -83,16 +83,20 @@ class AlgebraicSimplifier(HloModulePass):
         return apply_rules_to_all(computations, rules, _is_plain, self._may_replace, not self.run_to_fixed_point)
 
     def _may_replace(self, old: HloInstruction, new: HloInstruction) -> bool:
-        """Whether shape, layout (if it matters, as it does to bitcasts), sharding and frontend attributes are kept."""
-        if not new.shape.compatible(old.shape) or (old.sharding is not None and new.sharding != old.sharding):
+        """Whether shape, layout (if it matters, as it does to bitcasts), sharding and frontend attributes are kept.
+
+        A replacement without a sharding takes it.
+        """
+        if not new.shape.compatible(old.shape):
             return False
         if old.frontend_attributes and new.frontend_attributes != old.frontend_attributes:
             return False
         if not old.shape.is_static and _lacks_size(new):
             return False
-        if old.shape.layout == new.shape.layout:
-            return True
-        return not self.is_layout_sensitive and all(user.opcode != "bitcast" for user in old.users)
+        matters = self.is_layout_sensitive or any(user.opcode == "bitcast" for user in old.users)
+        if matters and old.shape.layout != new.shape.layout:
+            return False
+        return takes_sharding(old, new)
 
 
 _OPTIONS = {

@@ -75,7 +75,7 @@ class HloCSE(HloModulePass):
         op = instruction.op
         if op.name == "parameter" or op.has(Trait.ASYNC) or (op.has(Trait.COLLECTIVE) and _has_channel(instruction)):
             return False
-        if effects.of_instruction(instruction):
+        if effects.of_instruction(instruction) or (op.name == "tuple" and not instruction.operand_count):
             return False
         if has_control_dependencies(instruction) and not self.ignore_control_dependencies:
             return False

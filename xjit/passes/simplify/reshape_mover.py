@@ -47,12 +47,7 @@ class ReshapeMover(HloModulePass):
         """Whether all operands of an elementwise operation are rearranged alike, or can be."""
         if not instruction.operand_count or instruction.opcode == "fusion" or not instruction.is_elementwise():
             return False
-        if (
-            not instruction.shape.rank
-            or instruction.is_dead()
-            or has_control_dependencies(instruction)
-            or instruction.has_side_effect()
-        ):
+        if instruction.is_dead() or has_control_dependencies(instruction) or instruction.has_side_effect():
             return False
         if not all(o.shape.same_dimensions(instruction.shape) for o in instruction.operands):
             return False

@@ -11,7 +11,7 @@ from xjit.passes.framework import match as m
 from xjit.passes.framework.base import HloModulePass, selected_computations
 from xjit.passes.framework.expansion import Expansion
 from xjit.passes.framework.match import Match
-from xjit.passes.framework.rewriting import Rule, apply_rules_to_all, rule_table
+from xjit.passes.framework.rewriting import Rule, apply_rules_to_all, rule_table, takes_sharding
 
 
 @dataclass
@@ -31,20 +31,7 @@ class TupleSimplifier(HloModulePass):
         computations = self.unsettled(selected_computations(module, execution_threads))
         if self.exclude_entry_computation:
             computations = [c for c in computations if not c.is_entry_computation()]
-        return apply_rules_to_all(computations, RULES, accept=_takes_sharding)
-
-
-def _takes_sharding(old: HloInstruction, new: HloInstruction) -> bool:
-    """Gives a replacement without sharding that of the old instruction; False if that would be lost.
-
-    What a parameter is given as is not changed by what reads it.
-    """
-    if old.sharding is None or old.sharding == new.sharding:
-        return True
-    if new.sharding is not None or new.opcode == "parameter":
-        return False
-    new.sharding = old.sharding
-    return True
+        return apply_rules_to_all(computations, RULES, accept=takes_sharding)
 
 
 def _element(match: Match, _into: Expansion) -> HloInstruction:
