@@ -81,7 +81,9 @@ class _Run:
         self._arguments = arguments
         self._results = results
         self._contexts = [
-            ctypes.create_string_buffer(device_context(entry.initial_context, r, p, communicator), EXECUTION_CONTEXT.size)
+            ctypes.create_string_buffer(
+                device_context(entry.initial_context, r, p, communicator), EXECUTION_CONTEXT.size
+            )
             for r in range(program.num_replicas)
             for p in range(program.num_partitions)
         ]
