@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from xjit.hlo.diagnostics import ExecutionError
@@ -150,6 +151,16 @@ def close_communicator(number: int) -> None:
     """Forgets a communicator; no device may run any more."""
     with _lock:
         del _executions[number]
+
+
+@contextmanager
+def opened_communicator(num_replicas: int, num_partitions: int) -> Generator[tuple[int, Communicator]]:
+    """A communicator and its number, as of `open_communicator`, for as long as a call takes."""
+    number, communicator = open_communicator(num_replicas, num_partitions)
+    try:
+        yield number, communicator
+    finally:
+        close_communicator(number)
 
 
 def communicator_of(context: Mapping[str, int]) -> tuple[Communicator, int]:

@@ -16,7 +16,7 @@ from xjit.runtime.arrays.arguments import conforming, flatten_arguments, leaf_pa
 from xjit.runtime.arrays.physical_layout import Array, from_physical
 from xjit.runtime.calls.ctypes_call import call_with_context
 from xjit.runtime.calls.fast_call import NativeEntry
-from xjit.runtime.collectives.communicator import Communicator, close_communicator, open_communicator
+from xjit.runtime.collectives.communicator import Communicator, opened_communicator
 from xjit.runtime.gpu_program import GpuModule
 from xjit.runtime.program import CpuProgram, unflatten_tree
 
@@ -49,7 +49,8 @@ class ShardedCall:
         check_number_of_inputs(program, inputs_per_device)
         arguments = [self._buffers(device, inputs) for device, inputs in enumerate(inputs_per_device)]
         results = [[np.empty(s.byte_size // s.dtype.itemsize, s.dtype) for s in program.results] for _ in range(count)]
-        _Run(program, self._entry, self._on_error, arguments, results).run()
+        with opened_communicator(program.num_replicas, program.num_partitions) as (number, communicator):
+            _Run(program, self._entry, self._on_error, arguments, results, number).run(communicator)
         shaped = [[from_physical(*pair) for pair in zip(row, program.results, strict=True)] for row in results]
         return [unflatten_tree(program.result_tree, row) for row in shaped]
 
@@ -73,26 +74,23 @@ class _Run:
         on_error: Callable[[int, int, int], Any],
         arguments: Sequence[Sequence[Array]],
         results: Sequence[Sequence[Array]],
+        communicator: int,
     ) -> None:
-        self._number, self._communicator = open_communicator(program.num_replicas, program.num_partitions)
         self._entry = entry
         self._on_error = on_error
         self._arguments = arguments
         self._results = results
         self._contexts = [
             ctypes.create_string_buffer(
-                device_context(entry.initial_context, r, p, self._number), EXECUTION_CONTEXT.size
+                device_context(entry.initial_context, r, p, communicator), EXECUTION_CONTEXT.size
             )
             for r in range(program.num_replicas)
             for p in range(program.num_partitions)
         ]
 
-    def run(self) -> None:
+    def run(self, communicator: Communicator) -> None:
         """Runs all devices. Errors: the first failure of any."""
-        try:
-            run_on_threads(len(self._contexts), self._device, self._communicator, self._cancel)
-        finally:
-            close_communicator(self._number)
+        run_on_threads(len(self._contexts), self._device, communicator, self._cancel)
 
     def _device(self, device: int) -> None:
         call_with_context(

@@ -112,3 +112,16 @@ fails_each_time(lambda: plain(rows), 4)
 fails_each_time(lambda: total(rows), 4)
 assert (np.asarray(total(rows)) == np.asarray(rows).sum(0)).all()
 """, devices=2, flags=HOOK)  # fmt: skip
+
+
+def test_a_view_of_memory_that_fails_leaves_nothing() -> None:
+    """Its event, what that would call, and its buffer: with what JAX asks for afterwards, it would end the process."""
+    run("""
+host = np.arange(1000.0, dtype=np.float32)
+jnp.from_dlpack(host)
+for n in (1, 2, 3):
+    before, heap_left.value = heap_blocks.value, n
+    raises(jax.errors.JaxRuntimeError, "RESOURCE_EXHAUSTED", lambda: jnp.from_dlpack(host))
+    assert heap_blocks.value == before, (n, before, heap_blocks.value)
+assert jnp.from_dlpack(host)[3] == 3
+""", flags=HOOK)  # fmt: skip

@@ -96,6 +96,20 @@ def test_several_executions_at_once_do_not_meet() -> None:
         assert all(pool.map(run, range(40)))
 
 
+def test_a_call_that_never_begins_leaves_no_communicator(monkeypatch: pytest.MonkeyPatch) -> None:
+    from xjit.runtime.collectives import communicator, sharded_call
+
+    def refuse(*_: Any) -> bytes:
+        raise MemoryError
+
+    text = reduction("[2] all-reduce(x), replica_groups={}", "f32", "add", "2", "replica_count=2")
+    executable, before = xjit.compile(text), len(communicator._executions)
+    monkeypatch.setattr(sharded_call, "device_context", refuse)
+    with pytest.raises(MemoryError):
+        executable.execute_sharded([[np.ones(2, F32)]] * 2)
+    assert len(communicator._executions) == before
+
+
 FAILING = """HloModule m, replica_count=3
 f { a = f32[] parameter(0) b = f32[] parameter(1) ROOT r = f32[] add(a, b) }
 ENTRY e {

@@ -129,8 +129,20 @@ def new_event(error: int = 0, *, is_ready: bool = True, references: int = 1) -> 
 
 
 def free_struct(address: int) -> None:
-    """Frees a struct that native code allocated, or that of an event which nobody has seen."""
+    """Frees a struct that native code allocated, or that nobody has seen."""
     _system_free(address)
+
+
+def free_event(address: int) -> None:
+    """Frees an event that nobody has seen, with what it would call and its error."""
+    event = Request(EVENT, address)
+    waiting, error = event["waiting"], event["error"]
+    while waiting not in (0, READY):
+        waiting, node = Request(CALLBACK, waiting)["next"], waiting
+        free_struct(node)
+    if error and error != _no_memory:
+        free_struct(error)
+    free_struct(address)
 
 
 def new_ending(function: int, subject: int, argument: int) -> int:

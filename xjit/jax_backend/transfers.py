@@ -23,7 +23,7 @@ from xjit.jax_backend.requests import (
     Memory,
     Request,
     failure_of,
-    free_struct,
+    free_event,
     new_ending,
     new_error,
     new_event,
@@ -209,7 +209,7 @@ class Transfers:
             return made
         for own in (host_event, ready):
             if own:
-                free_struct(own)
+                free_event(own)
         raise MemoryError("Out of memory allocating the struct of a buffer")
 
     def _place(self, request: Request) -> tuple[int, int]:
