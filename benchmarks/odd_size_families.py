@@ -8,12 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from cases import Arguments, indices, normal, several
-from family import VECTORS, Family, Sizes, summed
+from family import MATRICES, VECTORS, Family, Sizes, summed
 
 POINTS: Sizes = ((1000, 3, 3), (50_000, 3, 3), (50_000, 4, 4))
 """Points, and the sizes of a matrix."""
 NETWORKS: Sizes = ((500, 13, 20), (20_000, 7, 10), (5000, 30, 50))
 """Examples, inputs, and the width of a hidden layer."""
+LONG_ROWS: Sizes = ((500, 64), (16_384, 64), (4096, 300))
 
 
 def product(rows: int, terms: int, columns: int) -> Arguments:
@@ -76,6 +77,9 @@ ODD_SIZE_FAMILIES = (
         normal,
         ((6, 200, 10), (6, 3000, 10), (6, 800, 100)),
     ),
+    Family("sums of reversed rows", lambda x: x[:, ::-1].sum(-1), normal, MATRICES),
+    Family("softmax of every second", lambda x: jax.nn.softmax(x[:, ::2]), normal, MATRICES),
+    Family("rows by a column", lambda x, w: x @ w[:, 3], lambda n, k: several(normal(n, k), normal(k, 40)), LONG_ROWS),
     Family("square roots as powers", lambda x: jnp.abs(x) ** 0.5 + x**0.5, normal, VECTORS),
     Family("fractions", lambda x: x % 1, normal, VECTORS),
     Family("first above", lambda x: jnp.argmax(x > 3), normal, VECTORS),

@@ -155,6 +155,8 @@ def _users_first(root: _Element, needs: Mapping[_Element, Sequence[_Need]]) -> l
     return ended[::-1]
 
 
+MAX_STEP = 4
+"""Elements from one to the next along a row, in either direction: so many are still loaded as vectors."""
 WALKS = frozenset(["reduce", "reduce-window", "dot", "convolution"])
 """Opcodes that take a step for every value of the range variables of their first operand."""
 
@@ -328,7 +330,7 @@ class AccessAnalysis:
         votes = [0] * len(symbols)
         for offset in self.deciding_offsets(instruction, index):
             for k, symbol in enumerate(symbols):
-                if any(term is symbol and factor == 1 for term, factor in offset.terms):
+                if any(term is symbol and abs(factor) <= MAX_STEP for term, factor in offset.terms):
                     votes[k] += 1
         best = max(range(len(votes)), key=lambda k: votes[k], default=0)
         return best if votes and votes[best] else None

@@ -169,9 +169,22 @@ def _cut_long_rows(planning: LoopPlanning, space: IterationSpace, width: int) ->
 def _part(planning: LoopPlanning, space: IterationSpace, width: int, tiled: bool = False) -> Part:
     keeps_rows = width or planning.context.target.scalar_loops  # what is known of a row is found once
     keep = (1 if keeps_rows else 0) + (2 if tiled else 0)
-    space = merge_outer(space, keep)
+    space = merge_outer(space, max(keep, _loops_inside_reductions(planning, space)))
     planning.count.add(space, planning.accesses(space))
     return Part(element_nest(planning, space, width, tiled))
+
+
+def _loops_inside_reductions(planning: LoopPlanning, space: IterationSpace) -> int:
+    """How many of the inner loops a long reduction is in front of: a loop merged of them and outer ones would do it
+    again and again.
+    """
+    found = 0
+    for access in planning.accesses(space):
+        for reduce, index in access.reductions:
+            if _is_long(planning, reduce):
+                depth = max((n for n, p in enumerate(space.loops, 1) if any(e.uses_dim(p) for e in index)), default=0)
+                found = max(found, len(space.loops) - depth if depth else 0)
+    return found
 
 
 def vector_width(planning: LoopPlanning, space: IterationSpace) -> int:

@@ -51,6 +51,9 @@ MAX_SCALAR_COST, EXPENSIVE_COST = 16, 8
 MIN_TURNED_BYTES = 1 << 16
 """What is smaller than a transposed operand of so many bytes is read across its rows from the nearest cache."""
 
+MANY_ROWS, MIN_COLUMN_READS = 16, 1 << 14
+"""For so many rows, and elements that are read, a column is copied first."""
+
 _SINGLE_ELEMENTS = Trait.ELEMENTWISE | Trait.INDEX_ONLY
 
 
@@ -239,6 +242,15 @@ def is_read_across_rows(root: HloInstruction, instruction: HloInstruction, other
         for o in others
         if o is not instruction
     )
+
+
+def is_column_read_again(root: HloInstruction, instruction: HloInstruction, evaluations: float) -> bool:
+    """Whether a reduction would read a column of an array, whose elements lie apart, for each of many rows."""
+    if root.opcode != "reduce" or instruction.opcode != "slice" or evaluations < MIN_COLUMN_READS:
+        return False
+    minor = instruction.operand(0).shape.minor_to_major[:1]
+    is_column = any(instruction.shape.dimensions[d] == 1 < instruction.operand(0).shape.dimensions[d] for d in minor)
+    return is_column and evaluations >= MANY_ROWS * instruction.shape.num_elements
 
 
 def may_be_duplicated(instruction: HloInstruction) -> bool:

@@ -246,12 +246,13 @@ class InstructionFusion(HloModulePass):
         evaluations = group.evaluations_of(p, readers)
         if p.opcode == "concatenate" and not cost.is_index_vector(p) and not group.takes_pieces(p, evaluations):
             return None
-        if len(evaluations) > self.max_evaluations:
+        total = sum(evaluations.values())
+        if len(evaluations) > self.max_evaluations or cost.is_column_read_again(group.root, p, total):
             return None
         divisions = group.divisions
         if len(divisions) > cost.MAX_DIVISIONS and max([divisions[i] for i in evaluations]) > cost.MAX_DIVISIONS:
             return None
-        if producer.max_computed != math.inf and sum(evaluations.values()) > producer.max_computed:
+        if total > producer.max_computed:
             return None
         return evaluations
 
