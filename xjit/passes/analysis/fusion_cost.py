@@ -51,6 +51,10 @@ MAX_SCALAR_COST, EXPENSIVE_COST = 16, 8
 MIN_TURNED_BYTES = 1 << 16
 """What is smaller than a transposed operand of so many bytes is read across its rows from the nearest cache."""
 
+FEW_READ = 8
+"""As many times as much has a concatenate of which the part that is read is a few."""
+_PARTS = frozenset({"dynamic-slice", "gather", "slice"})
+
 MANY_ROWS, MIN_COLUMN_READS = 16, 1 << 14
 """For so many rows, and elements that are read, a column is copied first."""
 
@@ -130,13 +134,18 @@ def edges_of_pieces(concatenate: HloInstruction) -> tuple[int, frozenset[int]]:
     return axis, frozenset(ends) - {0, concatenate.shape.dimensions[axis]}
 
 
-def is_made_in_boxes(instruction: HloInstruction) -> bool:
+def is_joined_by_readers(instruction: HloInstruction) -> bool:
+    """Whether this is a concatenate that loops over what reads it can take in."""
+    if instruction.opcode != "concatenate" or not is_array_program(instruction):
+        return False
+    return is_read_in_part(instruction) or _is_made_in_boxes(instruction)
+
+
+def _is_made_in_boxes(instruction: HloInstruction) -> bool:
     """Whether this joins few large pieces for elementwise users, whose loops can be cut where the pieces meet.
 
     Rows of memory that are short had better be written as a whole.
     """
-    if instruction.opcode != "concatenate" or not is_array_program(instruction):
-        return False
     axis, shape = instruction.attributes_as(ConcatenateAttributes).dimension, instruction.shape
     if shape.num_elements < MIN_CUT_ELEMENTS or is_tiled(shape):
         return False
@@ -145,6 +154,12 @@ def is_made_in_boxes(instruction: HloInstruction) -> bool:
     return all(
         user.op.has(Trait.ELEMENTWISE) and user.shape.dimensions == shape.dimensions for user in instruction.users
     )
+
+
+def is_read_in_part(concatenate: HloInstruction) -> bool:
+    """Whether all that is read of a concatenate is a small part of it: loops over that ask for each element's piece."""
+    parts = [u.shape.num_elements for u in concatenate.users if u.opcode in _PARTS and u.operand(0) is concatenate]
+    return len(parts) == concatenate.user_count and FEW_READ * sum(parts) <= concatenate.shape.num_elements
 
 
 def has_pieces_inside(instruction: HloInstruction) -> bool:

@@ -179,7 +179,7 @@ class InstructionFusion(HloModulePass):
         """Returns the groups that the instruction joined, and whether its value must (also) be stored."""
         if not p.user_count or p.is_root():
             return [], True
-        if not cost.may_be_producer(p) and not (self.cuts_loops and cost.is_made_in_boxes(p)):
+        if not cost.may_be_producer(p) and not (self.cuts_loops and cost.is_joined_by_readers(p)):
             return [], True
         candidates: dict[_Group, list[HloInstruction]] = {}
         outside = False
@@ -244,9 +244,9 @@ class InstructionFusion(HloModulePass):
         if p in group.stays_out or cost.is_read_across_rows(group.root, p, group.operands):
             return None
         evaluations = group.evaluations_of(p, readers)
-        if p.opcode == "concatenate" and not cost.is_index_vector(p) and not group.takes_pieces(p, evaluations):
-            return None
         total = sum(evaluations.values())
+        if p.opcode == "concatenate" and not self._takes(group, p, evaluations):
+            return None
         if len(evaluations) > self.max_evaluations or cost.is_column_read_again(group.root, p, total):
             return None
         divisions = group.divisions
@@ -255,6 +255,11 @@ class InstructionFusion(HloModulePass):
         if total > producer.max_computed:
             return None
         return evaluations
+
+    @staticmethod
+    def _takes(group: _Group, concatenate: HloInstruction, evaluations: Evaluations) -> bool:
+        is_small = cost.is_index_vector(concatenate) or cost.is_read_in_part(concatenate)
+        return is_small or group.takes_pieces(concatenate, evaluations)
 
 
 def _root_elements(root: HloInstruction) -> float:
