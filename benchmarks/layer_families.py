@@ -125,8 +125,8 @@ def shared_attention(q: Any, k: Any, v: Any) -> Any:
 
 def attention_of_one_query(q: Any, keys: Any, values: Any, key: Any, value: Any, place: Any) -> Any:
     """A cache of keys and values [length, heads, width] is updated at a place, and read up to there."""
-    keys = jax.lax.dynamic_update_slice(keys, key, (place, 0, 0))
-    values = jax.lax.dynamic_update_slice(values, value, (place, 0, 0))
+    keys = jax.lax.dynamic_update_slice_in_dim(keys, key, place, 0)
+    values = jax.lax.dynamic_update_slice_in_dim(values, value, place, 0)
     length, heads, width = keys.shape
     scores = jnp.einsum("hgd,khd->hgk", q.reshape(heads, -1, width), keys) / np.sqrt(width)
     weights = jax.nn.softmax(jnp.where(jnp.arange(length) <= place, scores, -1e30), -1)

@@ -22,7 +22,7 @@ from xjit.passes.analysis.fusion_cost import MAX_BOXES, edges_of_pieces, has_pie
 
 MAX_PIECES = 32
 MAX_STACKED = 8
-MAX_MASKED_VECTORS = 8
+MAX_MASKED_VECTORS, MAX_MASKED_PIECES = 8, 3
 MIN_PADDED_ELEMENTS = 1 << 14  # for fewer, loops around what is padded are not worth their compilation
 
 Box: TypeAlias = Mapping[int, tuple[int, int]]
@@ -50,16 +50,16 @@ def _boxes(planning: LoopPlanning) -> list[Box]:
     if len(work.roots) != 1 or work.offsets or work.scalar:
         return [{}]
     boxes: list[Box] = [{}]
-    if root.opcode == "concatenate" and not (_has_short_pieces(root) if blocks else is_in_a_vector(planning, root)):
+    if root.opcode == "concatenate" and work.steps:  # the others are stored with the first one
+        boxes = list(_operands(root))[:1]
+    elif root.opcode == "concatenate" and not (_has_short_pieces(root) if blocks else _stays_whole(planning, root)):
         boxes = list(_operands(root))
-        if work.steps:  # the others are stored with the first one
-            del boxes[1:]
     elif root.opcode == "pad" and not blocks and root.shape.num_elements >= MIN_PADDED_ELEMENTS:
         boxes = list(_padding(planning, root))
     elif (windows := _padded_windows(planning)) is not None:
         boxes = list(_window_padding(planning, windows))
     elif not blocks and not _reduces(planning) and has_pieces_inside(planning.view.instruction):
-        boxes = _between_edges(root)
+        boxes = _between_edges(planning, root)
     return [box for box in boxes if all(size for _, size in box.values())]
 
 
@@ -68,15 +68,16 @@ def _reduces(planning: LoopPlanning) -> bool:
     return any(i.opcode in WALKS for i in planning.view.instructions())
 
 
-def _between_edges(root: HloInstruction) -> list[Box]:
-    """Returns the boxes between the places where pieces meet that elementwise instructions join."""
+def _between_edges(planning: LoopPlanning, root: HloInstruction) -> list[Box]:
+    """Returns the boxes between the places where pieces meet that elementwise instructions join, but along short rows."""
     edges: dict[int, set[int]] = {}
     stack, seen = [root], {root}
     while stack:
         instruction = stack.pop()
         if instruction.opcode == "concatenate":
             axis, found = edges_of_pieces(instruction)
-            edges.setdefault(axis, set()).update(found)
+            if not _is_short_row(planning, root.shape, axis):
+                edges.setdefault(axis, set()).update(found)
         elif instruction.op.has(Trait.ELEMENTWISE):
             for operand in instruction.operands:
                 if operand not in seen and operand.shape.dimensions == root.shape.dimensions:
@@ -171,6 +172,14 @@ def _has_short_pieces(concatenate: HloInstruction) -> bool:
     width = concatenate.shape.element_type.byte_width
     is_along = concatenate.shape.minor_to_major[0] == axis and concatenate.operand_count <= MAX_PIECES
     return is_along and any(operand.shape.dimensions[axis] * width < SECTOR_BYTES for operand in concatenate.operands)
+
+
+def _stays_whole(planning: LoopPlanning, concatenate: HloInstruction) -> bool:
+    """Whether one loop writes all operands: where they meet in vectors, in short rows of few."""
+    axis = concatenate.attributes_as(at.ConcatenateAttributes).dimension
+    if concatenate.operand_count <= MAX_MASKED_PIECES and _is_short_row(planning, concatenate.shape, axis):
+        return any(operand.shape.dimensions[axis] % planning.lanes for operand in concatenate.operands[:-1])
+    return is_in_a_vector(planning, concatenate)
 
 
 def is_in_a_vector(planning: LoopPlanning, concatenate: HloInstruction) -> bool:
