@@ -84,3 +84,18 @@ ENTRY main {{
     accesses = AccessAnalysis(table, leaves, MapCache()).collect(root, (dim(table.new_variable(10)),))
     assert {i.name for i, _ in accesses.reductions} == {"first", "second", "all"}
     assert {i.name for i, _ in accesses.sure} == {"all"}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("sizes", [(4, 16), (3, 30, 7), (17, 17), (64, 33), (1, 100), (5, 5, 5, 5)])
+def test_short_rows_of_pieces_without_a_reduction(sizes: tuple[int, ...], level: str) -> None:
+    total = sum(sizes)
+    pieces = "\n".join(f"  x{n} = f32[50,{size}] parameter({n})" for n, size in enumerate(sizes))
+    names = ", ".join(f"x{n}" for n in range(len(sizes)))
+    text = f"HloModule m\nENTRY e {{\n{pieces}\n  ROOT r = f32[50,{total}] concatenate({names}), dimensions={{1}}\n}}"
+    rng = np.random.default_rng(2)
+    given = [rng.standard_normal((50, size), np.float32) for size in sizes]
+    exe = xjit.compile(text, options=xjit.CompileOptions(cpu_level=level))
+    assert np.array_equal(exe(*given), np.concatenate(given, 1))
+    if level == "avx2" and total <= 64 and 1 < len(sizes) < 4:
+        assert exe.as_text("schedule").count("part {") == 1, "ends are lanes under a mask"

@@ -69,7 +69,7 @@ def _reduces(planning: LoopPlanning) -> bool:
 
 
 def _between_edges(planning: LoopPlanning, root: HloInstruction) -> list[Box]:
-    """Returns the boxes between the places where pieces meet that elementwise instructions join, but along short rows."""
+    """Returns the boxes between the places where pieces meet that elementwise instructions join, short rows aside."""
     edges: dict[int, set[int]] = {}
     stack, seen = [root], {root}
     while stack:
