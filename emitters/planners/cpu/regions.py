@@ -76,7 +76,7 @@ def _between_edges(planning: LoopPlanning, root: HloInstruction) -> list[Box]:
         instruction = stack.pop()
         if instruction.opcode == "concatenate":
             axis, found = edges_of_pieces(instruction)
-            if not _is_short_row(planning, root.shape, axis):
+            if not any(edge % planning.lanes for edge in found) or not _is_short_row(planning, root.shape, axis):
                 edges.setdefault(axis, set()).update(found)
         elif instruction.op.has(Trait.ELEMENTWISE):
             for operand in instruction.operands:
