@@ -314,7 +314,8 @@ class FusedIrEmitter:
             place = apply_map(self.nest.table, self.maps.of(instruction)[number][0], index)
             within = self.nest.simplify(place[axis] % (bounds.upper - bounds.lower + 1)) if in_lanes else None
             if within is not None and self.nest.lane_pattern(within) is not None:
-                place = (*place[:axis], within, *place[axis + 1 :])  # lanes of other pieces read something, too
+                # lanes of other pieces read something, too, where that makes what is read regular; else they are masked
+                place = (*place[:axis], within, *place[axis + 1 :])
             return self.element(instruction.operand(number), place, inner)
 
         def choose(at_piece: int, inner: Guard) -> Element:
